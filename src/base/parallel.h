@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compute threads: OpenMP where it is built in, one thread else. Never nested, never oversubscribed.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#ifdef LATENT_OPENMP
+#include <omp.h>
+#endif
+
+namespace latent {
+
+// Cores this process may run on (affinity and cgroup quota respected), at least 1.
+int available_cores();
+
+// A half-open range of work.
+struct Range {
+  int64_t begin;
+  int64_t end;
+  int64_t size() const { return end - begin; }
+};
+
+// Part `index` of `parts` of [0, total), in multiples of `grain`: one long contiguous range a thread, which
+// is what memory streams want.
+constexpr Range split_range(int64_t total, int index, int parts, int64_t grain = 1) {
+  const int64_t units = (total + grain - 1) / grain;
+  const int64_t begin = units * index / parts * grain;
+  const int64_t end = units * (index + 1) / parts * grain;
+  return {begin < total ? begin : total, end < total ? end : total};
+}
+
+// Runs body(thread, num_threads) on every thread of the team and waits for all. `num_threads` passed to the
+// body is the size the team really has.
+template <class Body>
+void parallel_team(int num_threads, Body&& body) {
+#ifdef LATENT_OPENMP
+  if (num_threads > 1) {
+#pragma omp parallel num_threads(num_threads)
+    body(omp_get_thread_num(), omp_get_num_threads());
+    return;
+  }
+#endif
+  body(0, 1);
+}
+
+// Runs body(Range) over [0, total) split into one contiguous range a thread.
+template <class Body>
+void parallel_ranges(int num_threads, int64_t total, int64_t grain, Body&& body) {
+  if (total <= grain) num_threads = 1;
+  parallel_team(num_threads, [&](int thread, int threads) {
+    const Range range = split_range(total, thread, threads, grain);
+    if (range.size() > 0) body(range);
+  });
+}
+
+}  // namespace latent
