@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The implementations of each operator, best first, the reference last. Adding one is one line in
-// registry.cc. Attention is not here: it has plans and backends of its own (attention/).
+// registry/<family>.cc. Attention is not here: it has plans and backends of its own (attention/).
 #pragma once
 
 #include <cstddef>
