@@ -58,6 +58,8 @@ struct Value {
   int block_rows = 0;  // quantised weights: the block of one scale
   int block_cols = 0;
   ValueId alias_of = kNoValue;  // shares the memory of that value (view, new version of a cache)
+  // What the executor fills the memory with before the node that writes it runs (pass mark_poison).
+  PoisonPattern poison = PoisonPattern::kNone;
 };
 
 enum class OpKind : uint8_t {
@@ -125,6 +127,7 @@ const char* op_name(OpKind op);  // "mla_attention"
 const char* symbol_name(Symbol symbol);
 bool is_view(OpKind op);  // reshape, slice: no kernel runs
 std::string to_string(const Dims& dims);
+std::string to_string(const OpAttrs& attrs);  // "eps=1e-06", empty where there is nothing to say
 // "layer 2 mla_attention", for messages.
 std::string describe(const Node& node);
 
