@@ -20,7 +20,8 @@ struct ExecOptions {
   bool deterministic = false;
   // C3: every buffer is filled before the node that writes it runs, scratch included.
   PoisonPattern poison = PoisonPattern::kNone;
-  std::string attention_backend;  // forced by name; empty: the best that supports the case
+  std::string attention_backend;   // forced by name; empty: the best that supports the case
+  bool reference_kernels = false;  // run every operator by its reference, for comparison
 };
 
 // The largest step (contract C13).
