@@ -30,10 +30,11 @@ struct RopeConfig {
   Type type = Type::kDefault;
   ops::RopeStyle style = ops::RopeStyle::kInterleaved;
   double theta = 10000.0;
-  double factor = 1.0;
+  double factor = 1.0;  // yarn, longrope: the file's, or max_positions / original_max_positions
   int original_max_positions = 0;
   double beta_fast = 32.0;
   double beta_slow = 1.0;
+  bool truncate = true;         // yarn: round the ramp's ends to whole dimensions
   double mscale = 0.0;          // 0: absent
   double mscale_all_dim = 0.0;  // 0: absent
   std::optional<double> attention_factor;
@@ -75,8 +76,10 @@ struct ModelConfig {
   RopeConfig rope;
   QuantConfig quant;
   double rms_eps = 1e-6;
+  double latent_norm_eps = 1e-6;  // of q_a_norm and kv_a_norm: no config key, transformers fixes it
   bool tied_embeddings = false;
-  int max_positions = 0;  // context limit of the checkpoint
+  int max_positions = 0;  // context limit of the checkpoint; where a position changes more than its angle
+                          // (Mistral 4 scales q from original_max_positions on), the limit is below that
   DType checkpoint_dtype = DType::kBF16;
 
   // Derived once, here, and read by everyone.
