@@ -22,7 +22,7 @@ struct KernelContext {
   // Contract C5: one order of every sum whatever the number of rows; no library that picks a kernel by shape.
   bool deterministic = false;
   // At least workspace_bytes(); 64-byte aligned, contents unspecified. A kernel never allocates.
-  std::span<std::byte> workspace;
+  std::span<std::byte> workspace = {};
 };
 
 template <class Params>
