@@ -8,7 +8,9 @@
 namespace latent::exec {
 namespace {
 
-bool overlap(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+bool overlap(int64_t a, int64_t a_bytes, int64_t b, int64_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
 
 TEST(MemoryPlan, buffers_that_live_together_never_share_a_byte) {
   for (unsigned seed = 0; seed < 200; ++seed) {

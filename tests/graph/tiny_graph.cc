@@ -13,10 +13,10 @@ namespace latent::testing {
 
 using namespace latent::graph;  // NOLINT: a test
 
-Graph tiny_graph() {
+Graph tiny_graph(DType dtype) {
   constexpr int kHeads = 2, kRank = 8, kRope = 4, kNope = 6, kV = 5, kHidden = 12, kPage = 16;
-  GraphBuilder b("tiny", DType::kBF16);
-  const auto w = [&](const char* name, Dims dims) { return b.weight(name, std::move(dims), {}); };
+  GraphBuilder b("tiny", dtype);
+  const auto w = [&](const char* name, Dims dims) { return b.weight(name, std::move(dims), {dtype}); };
   const ValueId ids = b.input("token_ids", DType::kI32, {Symbol::kNumTokens});
   const ValueId positions = b.input("positions", DType::kI32, {Symbol::kNumTokens});
   const ValueId slots = b.input("slots", DType::kI32, {Symbol::kNumTokens});
@@ -40,7 +40,7 @@ Graph tiny_graph() {
   const ValueId k_pe = b.reshape(b.rope(k_heads, positions, cos_sin, ops::RopeStyle::kInterleaved),
                                  {Symbol::kNumTokens, kRope});
   const ValueId cache =
-      b.cache("layers.0.cache", {.kv_rank = kRank, .rope_dim = kRope, .page_tokens = kPage});
+      b.cache("layers.0.cache", {.kv_rank = kRank, .rope_dim = kRope, .page_tokens = kPage, .dtype = dtype});
   const ValueId written = b.kv_cache_write(kv_c, k_pe, slots, cache);
   const ValueId attention = b.mla_attention({.q_nope = b.slice(q, 2, 0, kNope),
                                              .q_pe = q_pe,

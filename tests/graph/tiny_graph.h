@@ -6,7 +6,8 @@
 
 namespace latent::testing {
 
-graph::Graph tiny_graph();
+// `dtype` is that of weights, activations and cache.
+graph::Graph tiny_graph(DType dtype = DType::kBF16);
 
 // Compares with tests/golden/graph/<name>; LATENT_UPDATE_GOLDEN=1 writes the file instead.
 void expect_golden(const std::string& name, const std::string& text);
