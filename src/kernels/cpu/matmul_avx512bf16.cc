@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of bf16 numbers, exact in f32, two to a lane and step (vdpbf16ps). bf16 weights are read as they
+// lie; f8_e4m3 weights become bf16 through a table (every finite code is a bf16 number), 128 columns or
+// whatever a block holds are summed and then multiplied by the block's scale.
+//
+// vdpbf16ps takes subnormal inputs and results as zero. A bf16 below 2^-126 is 1e-38; what is lost is far
+// below one rounding of any sum that matters.
+#include <immintrin.h>
+
+#include "kernels/cpu/matmul_avx512_lanes.h"
+#include "kernels/cpu/matmul_kernels.h"
+
+namespace latent::kernels::cpu {
+namespace {
+
+constexpr int kChunk = 32, kTokens = 4, kMaxStreamed = 8;
+
+inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
+inline __m512 dot(__m512 acc, __m512i a, __m512i b) {
+  return _mm512_dpbf16_ps(acc, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+}
+
+// The upper and the lower byte of the bf16 number of each non-negative e4m3 code.
+struct E4M3Table {
+  alignas(64) uint8_t high[128], low[128];
+};
+constexpr E4M3Table make_table() {
+  E4M3Table table{};
+  for (uint32_t code = 0; code < 128; ++code) {
+    const uint32_t exponent = code >> 3;
+    uint32_t mantissa = code & 7, bits = 0;
+    if (code == 0x7F) {
+      bits = 0x7FC0;
+    } else if (exponent != 0) {
+      bits = ((exponent + 120) << 7) | (mantissa << 4);
+    } else if (mantissa != 0) {  // mantissa * 2^-9: shift the leading one out
+      uint32_t e = 121;
+      for (; (mantissa & 8) == 0; --e) mantissa <<= 1;
+      bits = (e << 7) | ((mantissa & 7) << 4);
+    }
+    table.high[code] = static_cast<uint8_t>(bits >> 8);
+    table.low[code] = static_cast<uint8_t>(bits & 0xFF);
+  }
+  return table;
+}
+constexpr E4M3Table kTable = make_table();
+
+// Weights in memory: how 64 (f8_e4m3) or 32 (bf16) columns become chunks.
+struct Bf16Rows {
+  static constexpr int kElementBytes = 2, kUnit = 32, kTileRows = 4;
+  static constexpr bool kScaled = false;
+
+  void read(const char* p, __m512i (&chunk)[1]) const { chunk[0] = load(p); }
+  void read_some(const char* p, int64_t count, __m512i (&chunk)[1]) const {
+    chunk[0] = _mm512_maskz_loadu_epi16((1u << count) - 1, p);
+  }
+};
+
+// The bytes of 64 codes are interleaved 128 bits at a time, so the chunks hold columns 0-7, 16-23, 32-39,
+// 48-55 and the rest; activations are packed in the same order.
+struct E4M3Rows {
+  static constexpr int kElementBytes = 1, kUnit = 64, kTileRows = 3;
+  static constexpr bool kScaled = true;
+  const __m512i high0 = load(kTable.high), high1 = load(kTable.high + 64);
+  const __m512i low0 = load(kTable.low), low1 = load(kTable.low + 64);
+
+  void widen(__m512i codes, __m512i (&chunk)[2]) const {
+    const __m512i sign = _mm512_and_si512(codes, _mm512_set1_epi8(static_cast<char>(0x80)));
+    const __m512i high = _mm512_or_si512(_mm512_permutex2var_epi8(high0, codes, high1), sign);
+    const __m512i low = _mm512_permutex2var_epi8(low0, codes, low1);
+    chunk[0] = _mm512_unpacklo_epi8(low, high);
+    chunk[1] = _mm512_unpackhi_epi8(low, high);
+  }
+  void read(const char* p, __m512i (&chunk)[2]) const { widen(load(p), chunk); }
+  void read_some(const char* p, int64_t count, __m512i (&chunk)[2]) const {
+    widen(_mm512_maskz_loadu_epi8((uint64_t{1} << count) - 1, p), chunk);
+  }
+};
+
+template <class Rows>
+struct Bf16Matmul {
+  static constexpr int kRows = Rows::kTileRows, kChunks = Rows::kUnit / kChunk;
+
+  static const char* row(const WeightRows& w, int64_t n) {
+    return static_cast<const char*>(w.values) + n * w.row_stride * Rows::kElementBytes;
+  }
+  static const float* row_scales(const WeightRows& w, int64_t n) {
+    return w.scales + n / w.block_rows * w.scale_stride;
+  }
+  // Columns of one scale: all of them where there is none.
+  static int64_t block_cols(const WeightRows& w) { return Rows::kScaled ? w.block_cols : w.cols; }
+
+  // acc[t] += w[n, columns of the block] . x[t]
+  template <int kCount>
+  static void stream_block(const Rows& rows, const char* w, int64_t cols, const char* x,
+                           __m512 (&acc)[kCount]) {
+    const auto add = [&](const __m512i(&chunk)[kChunks]) {
+      for (int i = 0; i < kChunks; ++i)
+        for (int t = 0; t < kCount; ++t) acc[t] = dot(acc[t], chunk[i], load(x + (i * kCount + t) * 64));
+    };
+    __m512i chunk[kChunks];
+    int64_t k = 0;
+    for (; k + Rows::kUnit <= cols; k += Rows::kUnit, x += kChunks * kCount * 64) {
+      rows.read(w + k * Rows::kElementBytes, chunk);
+      add(chunk);
+    }
+    if (k == cols) return;
+    rows.read_some(w + k * Rows::kElementBytes, cols - k, chunk);
+    add(chunk);
+  }
+
+  template <int kCount>
+  static void stream(const MultiplyJob& job) {
+    const Rows rows;
+    const WeightRows& w = job.weight;
+    for (int64_t n = job.first; n < job.last; ++n) {
+      __m512 total[kCount];
+      for (__m512& a : total) a = _mm512_setzero_ps();
+      if constexpr (!Rows::kScaled) {
+        stream_block<kCount>(rows, row(w, n), w.cols, static_cast<const char*>(job.x.data), total);
+      } else {
+        for (int64_t k = 0; k < w.cols; k += w.block_cols) {
+          __m512 acc[kCount];
+          for (__m512& a : acc) a = _mm512_setzero_ps();
+          const int64_t cols = w.cols - k < w.block_cols ? w.cols - k : w.block_cols;
+          stream_block<kCount>(rows, row(w, n) + k, cols,
+                               static_cast<const char*>(job.x.data) + k * 2 * kCount, acc);
+          const __m512 scale = _mm512_set1_ps(row_scales(w, n)[k / w.block_cols]);
+          for (int t = 0; t < kCount; ++t) total[t] = _mm512_fmadd_ps(acc[t], scale, total[t]);
+        }
+      }
+      for (int t = 0; t < kCount; ++t) job.y[t * job.y_stride + n - job.first] = sum_lanes(total[t]);
+    }
+  }
+
+  // One weight row into its place of a panel tile [num_chunks][kRows][32].
+  static void fill_row(const Rows& rows, const char* w, int64_t cols, char* dst) {
+    __m512i chunk[kChunks];
+    for (int64_t k = 0; k < cols; k += Rows::kUnit) {
+      if (cols - k >= Rows::kUnit)
+        rows.read(w + k * Rows::kElementBytes, chunk);
+      else
+        rows.read_some(w + k * Rows::kElementBytes, cols - k, chunk);
+      for (int i = 0; i < kChunks; ++i, dst += kRows * 64) _mm512_storeu_si512(dst, chunk[i]);
+    }
+  }
+
+  static void fill_panel(const MultiplyJob& job) {
+    const Rows rows;
+    const int64_t chunks = job.x.num_chunks;
+    for (int64_t n = job.first; n < job.last || (n - job.first) % kRows != 0; ++n) {
+      const int64_t i = n - job.first;
+      char* dst = static_cast<char*>(job.panel) + (i / kRows * chunks * kRows + i % kRows) * 64;
+      if (n < job.last) {
+        fill_row(rows, row(job.weight, n), job.weight.cols, dst);
+        continue;
+      }
+      for (int64_t c = 0; c < chunks; ++c) _mm512_storeu_si512(dst + c * kRows * 64, _mm512_setzero_si512());
+    }
+  }
+
+  // acc += chunks of a tile of weights times a group of tokens.
+  static void tile_block(const char* w, const char* x, int64_t chunks, __m512 (&acc)[kTokens][kRows]) {
+    for (int64_t c = 0; c < chunks; ++c, w += kRows * 64, x += kTokens * 64) {
+      __m512i wv[kRows];
+      for (int r = 0; r < kRows; ++r) wv[r] = load(w + r * 64);
+      for (int t = 0; t < kTokens; ++t) {
+        const __m512i xv = load(x + t * 64);
+        for (int r = 0; r < kRows; ++r) acc[t][r] = dot(acc[t][r], wv[r], xv);
+      }
+    }
+  }
+
+  static void clear(__m512 (&acc)[kTokens][kRows]) {
+    for (auto& row_acc : acc)
+      for (__m512& a : row_acc) a = _mm512_setzero_ps();
+  }
+
+  static void tile(const MultiplyJob& job, int64_t first_row, const char* w, const char* x, float* y) {
+    __m512 total[kTokens][kRows];
+    clear(total);
+    if constexpr (!Rows::kScaled) {
+      tile_block(w, x, job.x.num_chunks, total);
+    } else {
+      const float* scales[kRows];
+      for (int r = 0; r < kRows; ++r)
+        scales[r] = row_scales(job.weight, first_row + r < job.last ? first_row + r : job.last - 1);
+      const int64_t block_chunks = job.weight.block_cols / kChunk;
+      for (int64_t c = 0, b = 0; c < job.x.num_chunks; c += block_chunks, ++b) {
+        __m512 acc[kTokens][kRows];
+        clear(acc);
+        const int64_t chunks = job.x.num_chunks - c < block_chunks ? job.x.num_chunks - c : block_chunks;
+        tile_block(w + c * kRows * 64, x + c * kTokens * 64, chunks, acc);
+        for (int r = 0; r < kRows; ++r) {
+          const __m512 scale = _mm512_set1_ps(scales[r][b]);
+          for (int t = 0; t < kTokens; ++t) total[t][r] = _mm512_fmadd_ps(acc[t][r], scale, total[t][r]);
+        }
+      }
+    }
+    store_tile_sums(total, y, job.y_stride);
+  }
+
+  static void multiply_panel(const MultiplyJob& job) {
+    fill_panel(job);
+    const int64_t chunks = job.x.num_chunks;
+    const auto* w = static_cast<const char*>(job.panel);
+    const auto* x = static_cast<const char*>(job.x.data);
+    for (int64_t t = 0; t < job.x.num_tokens; t += kTokens)
+      for (int64_t i = 0; i < job.last - job.first; i += kRows)
+        tile(job, job.first + i, w + i * chunks * 64, x + t * chunks * 64, job.y + t * job.y_stride + i);
+  }
+
+  static void multiply(const MultiplyJob& job) {
+    switch (job.x.num_tokens) {
+      case 1:
+        return stream<1>(job);
+      case 2:
+        return stream<2>(job);
+      case 3:
+        return stream<3>(job);
+      case 4:
+        return stream<4>(job);
+      case 5:
+        return stream<5>(job);
+      case 6:
+        return stream<6>(job);
+      case 7:
+        return stream<7>(job);
+      case 8:
+        return stream<8>(job);
+      default:
+        return multiply_panel(job);
+    }
+  }
+};
+
+// 16 activations as bf16 in the low half of each lane, `count` of them.
+inline __m512i read_bf16(const PackJob& job, int64_t row, int64_t col) {
+  const int64_t left = job.num_cols - col;
+  const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFF : left <= 0 ? 0 : (1 << left) - 1);
+  const int64_t at = row * job.row_stride + col;
+  if (job.source_is_bf16)
+    return _mm512_cvtepu16_epi32(
+        _mm256_maskz_loadu_epi16(mask, static_cast<const uint16_t*>(job.source) + at));
+  const __m512 v = _mm512_maskz_loadu_ps(mask, static_cast<const float*>(job.source) + at);
+  const __m512i bits = _mm512_castps_si512(v);
+  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7FFF)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  return _mm512_srli_epi32(_mm512_mask_or_epi32(rounded, nan, bits, _mm512_set1_epi32(0x400000)), 16);
+}
+
+inline __m512i read_chunk(const PackJob& job, int64_t row, int64_t col) {
+  const __m256i low = _mm512_cvtepi32_epi16(read_bf16(job, row, col));
+  const __m256i high = _mm512_cvtepi32_epi16(read_bf16(job, row, col + 16));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+template <class Rows>
+void pack(const PackJob& job) {
+  const int64_t first = job.first_col / kChunk;
+  for (int64_t t = job.first_group * job.group; t < job.last_group * job.group; ++t) {
+    const bool live = t < job.num_tokens;
+    const int64_t source_row = !live ? 0 : (job.rows != nullptr ? job.rows[t] : t);
+    char* dst = static_cast<char*>(job.packed) +
+                (t / job.group * job.num_chunks * job.group + first * job.group + t % job.group) * 64;
+    const int64_t step = job.group * 64;
+    for (int64_t k = 0; k < job.num_cols; k += Rows::kUnit, dst += Rows::kUnit / kChunk * step) {
+      __m512i a = _mm512_setzero_si512(), b = a;
+      if (live) a = read_chunk(job, source_row, k);
+      if constexpr (Rows::kUnit == kChunk) {
+        _mm512_storeu_si512(dst, a);
+      } else {
+        if (live) b = read_chunk(job, source_row, k + kChunk);
+        _mm512_storeu_si512(dst, _mm512_shuffle_i32x4(a, b, 0x88));
+        _mm512_storeu_si512(dst + step, _mm512_shuffle_i32x4(a, b, 0xDD));
+      }
+    }
+  }
+}
+
+template <class Rows>
+MatmulKernels make_kernels() {
+  MatmulKernels kernels = avx512_f32_kernels(WeightFormat::kF32);  // store and silu_mul are the same
+  kernels.x_bytes = 2;
+  kernels.chunk = kChunk;
+  kernels.chunk_unit = Rows::kUnit;
+  kernels.tile_rows = Rows::kTileRows;
+  kernels.tile_tokens = kTokens;
+  kernels.max_streamed = kMaxStreamed;
+  kernels.pack = pack<Rows>;
+  kernels.multiply = Bf16Matmul<Rows>::multiply;
+  return kernels;
+}
+
+}  // namespace
+
+const MatmulKernels& avx512_bf16_kernels(WeightFormat format) {
+  static const MatmulKernels kBf16 = make_kernels<Bf16Rows>(), kE4M3 = make_kernels<E4M3Rows>();
+  return format == WeightFormat::kBF16 ? kBf16 : kE4M3;
+}
+
+}  // namespace latent::kernels::cpu

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matrix kernels of f32 products, written once over an Isa: sixteen lanes and a handful of verbs.
+// Included only by the files built for one instruction set.
+#pragma once
+
+#include "kernels/cpu/matmul_kernels.h"
+
+namespace latent::kernels::cpu {
+
+template <class Isa, WeightFormat kFormat>
+struct F32Matmul {
+  using Vec = typename Isa::Vec;
+  static constexpr int kLanes = 16, kRows = Isa::kTileRows, kTokens = Isa::kTileTokens;
+  static constexpr int kElementBytes =
+      kFormat == WeightFormat::kF32 ? 4 : (kFormat == WeightFormat::kF8E4M3 ? 1 : 2);
+
+  static const char* row(const WeightRows& w, int64_t n) {
+    return static_cast<const char*>(w.values) + n * w.row_stride * kElementBytes;
+  }
+
+  static Vec read(const char* p) {
+    if constexpr (kFormat == WeightFormat::kF32) return Isa::load(reinterpret_cast<const float*>(p));
+    if constexpr (kFormat == WeightFormat::kF16) return Isa::load_f16(p);
+    if constexpr (kFormat == WeightFormat::kBF16) return Isa::load_bf16(p);
+    if constexpr (kFormat == WeightFormat::kF8E4M3) return Isa::load_e4m3(p);
+  }
+
+  // `count` < 16 elements, zeros behind them; reads no byte beyond.
+  static Vec read_some(const char* p, int64_t count) {
+    alignas(64) char bytes[kLanes * kElementBytes] = {};
+    for (int64_t i = 0; i < count * kElementBytes; ++i) bytes[i] = p[i];
+    return read(bytes);
+  }
+
+  // `count` elements times `scale` to dst.
+  static void decode(const char* p, int64_t count, float scale, float* dst) {
+    const Vec s = Isa::broadcast(scale);
+    int64_t k = 0;
+    for (; k + kLanes <= count; k += kLanes) Isa::store(dst + k, Isa::mul(read(p + k * kElementBytes), s));
+    if (k == count) return;
+    alignas(64) float rest[kLanes];
+    Isa::store(rest, Isa::mul(read_some(p + k * kElementBytes, count - k), s));
+    for (int64_t i = 0; k + i < count; ++i) dst[k + i] = rest[i];
+  }
+
+  // Row n as floats, whole chunks: decoded into `scratch` unless memory already holds that.
+  static const float* floats(const WeightRows& w, int64_t n, float* scratch) {
+    const char* p = row(w, n);
+    if (kFormat == WeightFormat::kF32 && w.cols % kLanes == 0) return reinterpret_cast<const float*>(p);
+    if (w.scales == nullptr) {
+      decode(p, w.cols, 1.0f, scratch);
+    } else {
+      const float* scales = w.scales + n / w.block_rows * w.scale_stride;
+      for (int64_t k = 0; k < w.cols; k += w.block_cols) {
+        const int64_t count = w.cols - k < w.block_cols ? w.cols - k : w.block_cols;
+        decode(p + k * kElementBytes, count, scales[k / w.block_cols], scratch + k);
+      }
+    }
+    for (int64_t k = w.cols; k % kLanes != 0; ++k) scratch[k] = 0;
+    return scratch;
+  }
+
+  template <int kCount>
+  static void stream(const MultiplyJob& job) {
+    const auto* x = static_cast<const float*>(job.x.data);
+    for (int64_t n = job.first; n < job.last; ++n) {
+      const float* w = floats(job.weight, n, job.row_scratch);
+      Vec acc[kCount];
+      for (Vec& a : acc) a = Isa::zero();
+      for (int64_t c = 0; c < job.x.num_chunks; ++c) {
+        const Vec wv = Isa::load(w + c * kLanes);
+        for (int t = 0; t < kCount; ++t)
+          acc[t] = Isa::fma(wv, Isa::load(x + (c * kCount + t) * kLanes), acc[t]);
+      }
+      for (int t = 0; t < kCount; ++t) job.y[t * job.y_stride + n - job.first] = Isa::sum(acc[t]);
+    }
+  }
+
+  // Rows of the job, tile by tile [num_chunks][kRows][16]; rows past the last are zero.
+  static void fill_panel(const MultiplyJob& job) {
+    const int64_t chunks = job.x.num_chunks;
+    auto* panel = static_cast<float*>(job.panel);
+    for (int64_t n = job.first; n < job.last || (n - job.first) % kRows != 0; ++n) {
+      const int64_t i = n - job.first;
+      float* dst = panel + (i / kRows * chunks * kRows + i % kRows) * kLanes;
+      const float* w = n < job.last ? floats(job.weight, n, job.row_scratch) : nullptr;
+      for (int64_t c = 0; c < chunks; ++c)
+        Isa::store(dst + c * kRows * kLanes, w != nullptr ? Isa::load(w + c * kLanes) : Isa::zero());
+    }
+  }
+
+  // All sums of a tile; its y is kTokens rows of kRows.
+  static void tile(const float* w, const float* x, int64_t chunks, float* y, int64_t y_stride) {
+    Vec acc[kTokens][kRows];
+    for (auto& row_acc : acc)
+      for (Vec& a : row_acc) a = Isa::zero();
+    for (int64_t c = 0; c < chunks; ++c) {
+      Vec wv[kRows];
+      for (int r = 0; r < kRows; ++r) wv[r] = Isa::load(w + (c * kRows + r) * kLanes);
+      for (int t = 0; t < kTokens; ++t) {
+        const Vec xv = Isa::load(x + (c * kTokens + t) * kLanes);
+        for (int r = 0; r < kRows; ++r) acc[t][r] = Isa::fma(wv[r], xv, acc[t][r]);
+      }
+    }
+    Isa::store_sums(acc, y, y_stride);
+  }
+
+  static void multiply_panel(const MultiplyJob& job) {
+    const int64_t chunks = job.x.num_chunks;
+    fill_panel(job);
+    const auto* w = static_cast<const float*>(job.panel);
+    const auto* x = static_cast<const float*>(job.x.data);
+    for (int64_t t = 0; t < job.x.num_tokens; t += kTokens)
+      for (int64_t i = 0; i < job.last - job.first; i += kRows)
+        tile(w + i * chunks * kLanes, x + t * chunks * kLanes, chunks, job.y + t * job.y_stride + i,
+             job.y_stride);
+  }
+
+  static void multiply(const MultiplyJob& job) {
+    if (job.x.num_tokens > Isa::kMaxStreamed) return multiply_panel(job);
+    switch (job.x.num_tokens) {
+      case 1:
+        return stream<1>(job);
+      case 2:
+        return stream<2>(job);
+      case 3:
+        return stream<3>(job);
+      case 4:
+        return stream<4>(job);
+    }
+    if constexpr (Isa::kMaxStreamed == 8) {
+      switch (job.x.num_tokens) {
+        case 5:
+          return stream<5>(job);
+        case 6:
+          return stream<6>(job);
+        case 7:
+          return stream<7>(job);
+        case 8:
+          return stream<8>(job);
+      }
+    }
+  }
+};
+
+template <class Isa>
+struct F32Rows {
+  using Vec = typename Isa::Vec;
+  static constexpr int kLanes = 16;
+
+  static Vec read(const void* source, bool is_bf16, int64_t index, int64_t count) {
+    const auto* p = static_cast<const char*>(source) + index * (is_bf16 ? 2 : 4);
+    if (count >= kLanes) return is_bf16 ? Isa::load_bf16(p) : Isa::load(reinterpret_cast<const float*>(p));
+    alignas(64) char bytes[kLanes * 4] = {};
+    for (int64_t i = 0; i < count * (is_bf16 ? 2 : 4); ++i) bytes[i] = p[i];
+    return is_bf16 ? Isa::load_bf16(bytes) : Isa::load(reinterpret_cast<const float*>(bytes));
+  }
+
+  static void pack(const PackJob& job) {
+    const int64_t first = job.first_col / kLanes;
+    for (int64_t t = job.first_group * job.group; t < job.last_group * job.group; ++t) {
+      const bool live = t < job.num_tokens;
+      const int64_t source_row = !live ? 0 : (job.rows != nullptr ? job.rows[t] : t);
+      auto* dst = static_cast<float*>(job.packed) +
+                  (t / job.group * job.num_chunks * job.group + first * job.group + t % job.group) * kLanes;
+      for (int64_t k = 0; k < job.num_cols; k += kLanes, dst += job.group * kLanes)
+        Isa::store(dst, live ? read(job.source, job.source_is_bf16, source_row * job.row_stride + k,
+                                    job.num_cols - k)
+                             : Isa::zero());
+    }
+  }
+
+  static void store(const float* y, int64_t count, void* out, bool out_is_bf16) {
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const int64_t left = count - i < kLanes ? count - i : kLanes;
+      alignas(64) char bytes[kLanes * 4];
+      const int64_t element = out_is_bf16 ? 2 : 4;
+      char* dst = static_cast<char*>(out) + i * element;
+      char* to = left == kLanes ? dst : bytes;
+      const Vec v = read(y, false, i, left);
+      if (out_is_bf16)
+        Isa::store_bf16(to, v);
+      else
+        Isa::store(reinterpret_cast<float*>(to), v);
+      for (int64_t b = 0; to == bytes && b < left * element; ++b) dst[b] = bytes[b];
+    }
+  }
+
+  // exp(x) for x in [-87, 87] after clamping, to within 2 units in the last place: x = n ln 2 + r with
+  // |r| <= ln(2) / 2, exp(r) by its series to r^6 (remainder under 1.2e-7 relative).
+  static Vec exp(Vec x) {
+    x = Isa::clamp(x, -87.0f, 87.0f);
+    const Vec n = Isa::round(Isa::mul(x, Isa::broadcast(1.44269504f)));
+    // ln 2 in two parts: n * the first is exact.
+    Vec r = Isa::fma(n, Isa::broadcast(-0.693359375f), x);
+    r = Isa::fma(n, Isa::broadcast(2.12194440e-4f), r);
+    constexpr float kSeries[] = {1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
+    Vec p = Isa::broadcast(1.0f / 720);
+    for (const float term : kSeries) p = Isa::fma(p, r, Isa::broadcast(term));
+    return Isa::times_power_of_two(p, n);
+  }
+
+  static void silu_mul(const float* gate, const float* up, float* out, int64_t count) {
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const Vec g = read(gate, false, i, count - i), u = read(up, false, i, count - i);
+      const Vec e = exp(Isa::mul(g, Isa::broadcast(-1.0f)));
+      const Vec silu = Isa::div(g, Isa::add(Isa::broadcast(1.0f), e));
+      alignas(64) float result[kLanes];
+      Isa::store(result, Isa::mul(silu, u));
+      for (int64_t l = 0; l < kLanes && i + l < count; ++l) out[i + l] = result[l];
+    }
+  }
+};
+
+template <class Isa, WeightFormat kFormat>
+constexpr MatmulKernels kF32Kernels = {
+    .x_bytes = 4,
+    .chunk = 16,
+    .chunk_unit = 16,
+    .tile_rows = Isa::kTileRows,
+    .tile_tokens = Isa::kTileTokens,
+    .max_streamed = Isa::kMaxStreamed,
+    .pack = F32Rows<Isa>::pack,
+    .multiply = F32Matmul<Isa, kFormat>::multiply,
+    .store = F32Rows<Isa>::store,
+    .silu_mul = F32Rows<Isa>::silu_mul,
+};
+
+template <class Isa>
+const MatmulKernels& f32_kernels(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+      return kF32Kernels<Isa, WeightFormat::kF32>;
+    case WeightFormat::kF16:
+      return kF32Kernels<Isa, WeightFormat::kF16>;
+    case WeightFormat::kBF16:
+      return kF32Kernels<Isa, WeightFormat::kBF16>;
+    default:
+      return kF32Kernels<Isa, WeightFormat::kF8E4M3>;
+  }
+}
+
+}  // namespace latent::kernels::cpu
