@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Elements of operands as doubles, for oracles written in a test.
+#pragma once
+
+#include <vector>
+
+#include "ops/linear.h"
+#include "tensor/convert.h"
+
+namespace latent::testing {
+
+inline double element(const TensorView& view, int64_t row, int64_t col) {
+  return element_to_float(view.raw(), view.dtype(), row * view.stride(0) + col * view.stride(1));
+}
+
+// All of a rank-3 weight, scales applied.
+class WeightValues {
+ public:
+  explicit WeightValues(const ops::WeightView& w) : rows_(w.rows()), cols_(w.cols()) {
+    for (int64_t e = 0; e < w.values.dim(0); ++e)
+      for (int64_t n = 0; n < rows_; ++n)
+        for (int64_t k = 0; k < cols_; ++k) {
+          double value = element(w.values.at(e), n, k);
+          if (!w.scales.empty()) value *= element(w.scales.at(e), n / w.block_rows, k / w.block_cols);
+          values_.push_back(value);
+        }
+  }
+  double at(int64_t expert, int64_t row, int64_t col) const {
+    return values_[static_cast<size_t>((expert * rows_ + row) * cols_ + col)];
+  }
+
+ private:
+  int64_t rows_, cols_;
+  std::vector<double> values_;
+};
+
+}  // namespace latent::testing
