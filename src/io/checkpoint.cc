@@ -15,14 +15,6 @@ using Json = nlohmann::json;
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr int64_t kMaxIndexBytes = 100'000'000;
 
-// Up to three of `names`, and how many more.
-std::string some_of(const std::vector<std::string>& names) {
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < 3; ++i) text += (i > 0 ? ", " : "") + names[i];
-  if (names.size() > 3) text += fmt::format(" and {} more", names.size() - 3);
-  return text;
-}
-
 // Names of the *.safetensors files of a folder, sorted.
 Result<std::vector<std::string>> safetensors_files(const fs::path& folder) {
   std::error_code code;
@@ -68,10 +60,17 @@ Status check_shards_exist(const fs::path& folder, const std::set<std::string>& s
   if (missing.empty()) return {};
   return make_error(ErrorCode::kNotFound,
                     "{}: {} of {} shards named by {} are missing: {}; download the model again",
-                    folder.string(), missing.size(), shards.size(), kIndexName, some_of(missing));
+                    folder.string(), missing.size(), shards.size(), kIndexName, list_some(missing));
 }
 
 }  // namespace
+
+std::string list_some(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < 3; ++i) text += (i > 0 ? ", " : "") + names[i];
+  if (names.size() > 3) text += fmt::format(" and {} more", names.size() - 3);
+  return text;
+}
 
 const Checkpoint::Entry* Checkpoint::find(std::string_view name) const {
   const auto it = tensors_.find(name);
@@ -94,7 +93,7 @@ Result<Checkpoint> Checkpoint::open_single(const fs::path& folder) {
   if (names->size() > 1)
     return make_error(ErrorCode::kInvalidArgument,
                       "{} holds {} safetensors files ({}) but no {} that says which to use", folder.string(),
-                      names->size(), some_of(*names), kIndexName);
+                      names->size(), list_some(*names), kIndexName);
   Result<SafetensorsFile> file = SafetensorsFile::open(folder / names->front());
   if (!file) return file.error();
   Checkpoint checkpoint;
@@ -132,7 +131,7 @@ Result<Checkpoint> Checkpoint::open_sharded(const fs::path& folder, const fs::pa
     if (checkpoint.find(tensor) == nullptr) missing.push_back(fmt::format("{} (in {})", tensor, file));
   if (!missing.empty())
     return make_error(ErrorCode::kNotFound, "{}: {} tensors are not in the shard that {} names for them: {}",
-                      folder.string(), missing.size(), kIndexName, some_of(missing));
+                      folder.string(), missing.size(), kIndexName, list_some(missing));
   Result<std::vector<std::string>> present = safetensors_files(folder);
   if (!present) return present.error();
   for (const std::string& name : *present)

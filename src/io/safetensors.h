@@ -82,6 +82,9 @@ class Checkpoint {
   std::vector<std::string> stale_;
 };
 
+// The first three names and how many more there are, for messages.
+std::string list_some(const std::vector<std::string>& names);
+
 struct NamedView {
   std::string name;
   TensorView view;  // any strides

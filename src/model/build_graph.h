@@ -34,15 +34,16 @@ struct BuildOptions {
   int max_positions = 0;  // rows of rope.cos_sin
 };
 
-// The cache of this model: activations in f32 get an f32 cache, else bf16.
+// The cache of this model.
 ops::KvLayout kv_layout(const ModelConfig& config, DType cache_dtype,
                         int page_tokens = ops::kDefaultPageTokens);
 
 // Logits [num_outputs, vocab] f32 of the rows in output_rows.
 graph::Graph build_graph(const ModelConfig& config, const BuildOptions& options);
 
-// One block of one layer alone, for a rank of a tensor-parallel job: input `x` [num_tokens, hidden] (already
-// normed), output what the block adds to the residual. The outputs of all ranks sum to the whole block's.
+// One block of one layer alone, for a rank of a tensor-parallel job: what it adds to the residual if the
+// hidden state are the embeddings of token_ids, [num_outputs, hidden]. The outputs of all ranks sum to the
+// whole block's.
 graph::Graph build_attention_block(const ModelConfig& config, const BuildOptions& options, int layer,
                                    const ShardPlan& plan);
 graph::Graph build_mlp_block(const ModelConfig& config, const BuildOptions& options, int layer,

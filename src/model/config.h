@@ -81,6 +81,7 @@ struct ModelConfig {
   int max_positions = 0;  // context limit of the checkpoint; where a position changes more than its angle
                           // (Mistral 4 scales q from original_max_positions on), the limit is below that
   DType checkpoint_dtype = DType::kBF16;
+  bool dtype_stated = false;  // config.json says it; else the loader takes it from the embeddings
 
   // Derived once, here, and read by everyone.
   double softmax_scale = 0;    // (nope_dim + rope_dim)^-0.5 times YaRN's squared factor
