@@ -27,7 +27,7 @@ class HostBuffer {
 
   // kExhausted if the system has no memory. `num_bytes` may be 0.
   static Result<HostBuffer> create(size_t num_bytes, ElementKind kind = ElementKind::kBytes,
-                                   PoisonPattern pattern = PoisonPattern::kNone);
+                                   PoisonPattern pattern = default_poison());
 
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }

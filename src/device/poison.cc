@@ -30,7 +30,12 @@ PatternBytes pattern_bytes(ElementKind kind, PoisonPattern p) {
 }
 // clang-format on
 
+PoisonPattern g_default_poison = PoisonPattern::kNone;
+
 }  // namespace
+
+PoisonPattern default_poison() { return g_default_poison; }
+void set_default_poison(PoisonPattern pattern) { g_default_poison = pattern; }
 
 std::optional<PoisonPattern> parse_poison(std::string_view name) {
   for (const auto p : {PoisonPattern::kNone, PoisonPattern::kNan, PoisonPattern::kInf, PoisonPattern::kLarge})

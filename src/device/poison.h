@@ -22,6 +22,11 @@ enum class ElementKind { kFloat32, kFloat16, kBFloat16, kFloat8E4M3, kInt32, kBy
 std::optional<PoisonPattern> parse_poison(std::string_view name);
 const char* to_string(PoisonPattern pattern);
 
+// What buffers are filled with where no pattern is named: kNone, until the tests' main says otherwise. Set it
+// before the first buffer and the first thread.
+PoisonPattern default_poison();
+void set_default_poison(PoisonPattern pattern);
+
 // Fills `num_bytes` bytes at `data` with the pattern; a tail shorter than an element gets its leading bytes.
 // kNone writes nothing. kBytes gets 0xFF (NaN in every float format) unless kNone.
 void fill_poison(void* data, size_t num_bytes, ElementKind kind, PoisonPattern pattern);

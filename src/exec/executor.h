@@ -19,7 +19,7 @@ struct ExecOptions {
   int num_threads = 1;
   bool deterministic = false;
   // C3: every buffer is filled before the node that writes it runs, scratch included.
-  PoisonPattern poison = PoisonPattern::kNone;
+  PoisonPattern poison = default_poison();
   std::string attention_backend;   // forced by name; empty: the best that supports the case
   bool reference_kernels = false;  // run every operator by its reference, for comparison
 };

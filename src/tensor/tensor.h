@@ -12,7 +12,7 @@ class Tensor {
   Tensor() = default;
 
   // Contents are unspecified until written, and poisoned under a poison pattern. kExhausted without memory.
-  static Result<Tensor> create(DType dtype, const Shape& shape, PoisonPattern pattern = PoisonPattern::kNone);
+  static Result<Tensor> create(DType dtype, const Shape& shape, PoisonPattern pattern = default_poison());
 
   const TensorView& view() const { return view_; }
   DType dtype() const { return view_.dtype(); }
