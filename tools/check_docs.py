@@ -46,6 +46,8 @@ def exists(root, pattern):
 def is_ours(root, path):
     """Whether the first part of the path is a folder here: else it is a type, a ratio, someone else's file."""
     first = path.split("/")[0]
+    if re.search(r"/x\.\w+$", path):  # x stands for any name
+        return False
     return (root / first).is_dir() and first not in (".", "..") and first != "build"
 
 
