@@ -76,6 +76,7 @@ class Runner:
 
     def command_environment(self, test):
         environment = dict(os.environ)
+        environment.setdefault("OMP_WAIT_POLICY", "passive")  # two commands may share the cores: waiting threads sleep
         for entry in test["properties"].get("ENVIRONMENT", []):
             key, _, value = entry.partition("=")
             environment[key] = value

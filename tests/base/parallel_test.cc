@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <vector>
+
+namespace latent {
+namespace {
+
+TEST(Parallel, ranges_cover_every_index_once_in_order) {
+  for (const int64_t total : {0, 1, 7, 64, 129, 1000}) {
+    for (const int parts : {1, 2, 3, 16}) {
+      for (const int64_t grain : {1, 8, 64}) {
+        int64_t next = 0;
+        for (int i = 0; i < parts; ++i) {
+          const Range r = split_range(total, i, parts, grain);
+          EXPECT_EQ(r.begin, next);
+          EXPECT_TRUE(r.begin % grain == 0 || r.begin == total);
+          next = r.end;
+        }
+        EXPECT_EQ(next, total);
+      }
+    }
+  }
+}
+
+TEST(Parallel, a_team_runs_each_member_once_and_says_its_size) {
+  std::vector<std::atomic<int>> runs(8);
+  std::atomic<int> size{0};
+  parallel_team(3, [&](int thread, int threads) {
+    ++runs[static_cast<size_t>(thread)];
+    size = threads;
+  });
+  EXPECT_GE(size, 1);
+  EXPECT_LE(size, 3);
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(runs[static_cast<size_t>(i)], i < size ? 1 : 0);
+}
+
+TEST(Parallel, work_is_done_once_whatever_the_threads) {
+  for (const int threads : {1, 2, 5}) {
+    std::vector<std::atomic<int>> done(1003);
+    parallel_ranges(threads, 1003, 10, [&](Range r) {
+      for (int64_t i = r.begin; i < r.end; ++i) ++done[static_cast<size_t>(i)];
+    });
+    for (const auto& d : done) EXPECT_EQ(d, 1);
+  }
+}
+
+TEST(Parallel, nothing_to_do_runs_nothing) {
+  parallel_ranges(4, 0, 1, [](Range) { ADD_FAILURE(); });
+}
+
+TEST(Parallel, there_is_a_core) { EXPECT_GE(available_cores(), 1); }
+
+}  // namespace
+}  // namespace latent

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/host_buffer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+namespace latent {
+namespace {
+
+constexpr size_t kSizes[] = {0, 1, 63, 64, 65, 4096, (1 << 20) - 1, 1 << 20, (3 << 20) + 5};
+
+TEST(HostBuffer, has_an_aligned_address_for_every_size) {
+  for (const size_t bytes : kSizes) {
+    const Result<HostBuffer> buffer = HostBuffer::create(bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(buffer->size_bytes(), bytes);
+    EXPECT_NE(buffer->data(), nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % HostBuffer::kAlignment, 0u);
+  }
+}
+
+// contract: C3
+TEST(HostBuffer, is_poisoned_from_end_to_end) {
+  for (const size_t bytes : kSizes) {
+    const size_t count = bytes / sizeof(float);
+    const Result<HostBuffer> buffer = HostBuffer::create(bytes, ElementKind::kFloat32, PoisonPattern::kNan);
+    const auto* floats = reinterpret_cast<const float*>(buffer->data());
+    for (size_t i = 0; i < count; ++i) ASSERT_TRUE(std::isnan(floats[i])) << i;
+  }
+}
+
+// contract: C3
+TEST(HostBuffer, gets_the_default_pattern_where_none_is_named) {
+  const PoisonPattern before = default_poison();
+  set_default_poison(PoisonPattern::kInf);
+  const Result<HostBuffer> buffer = HostBuffer::create(8, ElementKind::kFloat32);
+  set_default_poison(before);
+  float first = 0;
+  std::memcpy(&first, buffer->data(), sizeof first);
+  EXPECT_EQ(first, INFINITY);
+}
+
+TEST(HostBuffer, moves_leave_nothing_behind) {
+  HostBuffer a = *HostBuffer::create(100);
+  std::byte* const data = a.data();
+  const HostBuffer b = std::move(a);
+  EXPECT_EQ(b.data(), data);
+  EXPECT_EQ(b.size_bytes(), 100u);
+}
+
+TEST(HostBuffer, more_than_there_is_is_an_error) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's allocator ends the process instead";
+#else
+  const Result<HostBuffer> buffer = HostBuffer::create(size_t{1} << 60);
+  ASSERT_FALSE(buffer.ok());
+  EXPECT_EQ(buffer.error().code, ErrorCode::kExhausted);
+#endif
+}
+
+}  // namespace
+}  // namespace latent
