@@ -52,3 +52,19 @@ function(latent_tests name)
   set_target_properties(${name}_tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name}_tests)
 endfunction()
+
+# latent_isa_flags(source…): a file named *_avx2, *_avx512 or *_avx512bf16 is built for that machine; it is called
+# only where the processor has it.
+function(latent_isa_flags)
+  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    list(APPEND avx512 -Wno-maybe-uninitialized -Wno-uninitialized)  # g++ 12's own intrinsics start from an undefined register
+  endif()
+  set(avx512bf16 ${avx512} -mavx512bf16 -mavx512vbmi)
+  foreach(source ${ARGN})
+    if(source MATCHES "_(avx2|avx512|avx512bf16)\\.cc$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${${CMAKE_MATCH_1}}")
+    endif()
+  endforeach()
+endfunction()

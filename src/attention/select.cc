@@ -4,6 +4,7 @@
 #include <array>
 
 #include "attention/backend.h"
+#include "attention/backends/cpu/cpu_backend.h"
 #include "attention/backends/ref/ref_backend.h"
 #include "base/log.h"
 
@@ -31,7 +32,7 @@ Result<const Backend*> select_by_name(const MlaDesc& desc, const std::string& na
 }  // namespace
 
 std::span<const Backend* const> backends() {
-  static const std::array<const Backend*, 1> all = {&ref_backend()};
+  static const std::array<const Backend*, 2> all = {&cpu_backend(), &ref_backend()};
   return all;
 }
 

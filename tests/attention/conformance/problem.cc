@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/conformance/problem.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "attention/desc.h"
+#include "base/check.h"
+#include "base/math.h"
+#include "testing/poison.h"
+
+namespace latent::conformance {
+namespace {
+
+using testing::padded;
+using testing::PaddedTensor;
+using testing::Random;
+
+Tensor must(Result<Tensor> tensor) {
+  CHECK(tensor.ok(), "{}", tensor.error().message);
+  return *std::move(tensor);
+}
+
+Tensor copy_of(const TensorView& view) {
+  Tensor tensor = must(Tensor::create(view.dtype(), view.shape(), PoisonPattern::kNone));
+  copy_elements(view, tensor.view());
+  return tensor;
+}
+
+// The weight of a case does not depend on which of its requests are run.
+testing::Weights draw_kv_b(const Case& c) {
+  Random random(c.seed * 7919 + 17);
+  const ops::MlaAttentionAttrs& a = c.attrs;
+  return {random, c.kv_b_dtype, {int64_t{a.num_heads} * (a.nope_dim + a.v_dim), a.kv_rank}};
+}
+
+// Memory of one run: everything a backend sees.
+struct Memory {
+  PaddedTensor q_nope, q_pe, cache, out, lse;
+  Tensor q_starts, kv_lens, block_table;
+  ops::MlaAttentionParams params;
+};
+
+// [rows, heads, width] with room after each head and each token.
+PaddedTensor row_tensor(DType dtype, int64_t rows, int64_t heads, int64_t width, const Layout& layout) {
+  if (!layout.strided) return padded(dtype, {rows, heads, width}, 0, layout.poison);
+  PaddedTensor wide = padded(dtype, {rows, heads + 1, width + 3}, 5, layout.poison);
+  wide.view = wide.view.slice(1, 0, heads).slice(2, 0, width);
+  return wide;
+}
+
+void copy_rows(const TensorView& from, const TensorView& to) {
+  if (from.num_elements() > 0) copy_elements(from, to.slice(0, 0, from.dim(0)));
+}
+
+int pages_of(const Case& c, const Request& r) { return ceil_div(r.kv_len, c.attrs.page_tokens); }
+
+void lay_out_batch(const Inputs& in, const Layout& layout, Memory* m) {
+  const Case& c = in.problem;
+  const int64_t live = static_cast<int64_t>(c.requests.size()), total = live + layout.padded_requests;
+  m->q_starts = must(Tensor::create(DType::kI32, {total + 1}, layout.poison));
+  m->kv_lens = must(Tensor::create(DType::kI32, {total}, layout.poison));
+  int32_t start = 0;
+  for (int64_t s = 0; s <= total; ++s) {
+    m->q_starts.data<int32_t>()[s] = start;
+    if (s < live) start += c.requests[static_cast<size_t>(s)].q_len;
+    if (s < total) m->kv_lens.data<int32_t>()[s] = s < live ? c.requests[static_cast<size_t>(s)].kv_len : 0;
+  }
+}
+
+// Pages in random order out of a pool with spare ones; every byte that no token owns holds the poison.
+void lay_out_cache(const Inputs& in, const Layout& layout, Memory* m) {
+  const Case& c = in.problem;
+  int64_t used = 0, columns = 0;
+  for (const Request& r : c.requests) {
+    used += pages_of(c, r);
+    columns = std::max<int64_t>(columns, pages_of(c, r));
+  }
+  const int64_t num_pages = used + 3, page_tokens = c.attrs.page_tokens;
+  const int64_t width = c.attrs.kv_rank + c.attrs.rope_dim;
+  m->cache = padded(c.cache_dtype, {num_pages, page_tokens * width}, layout.strided ? 24 : 0, layout.poison);
+  m->cache.view = m->cache.view.reshape({num_pages, page_tokens, width});
+  std::vector<int32_t> pages(static_cast<size_t>(num_pages - 1));
+  std::iota(pages.begin(), pages.end(), 1);
+  std::shuffle(pages.begin(), pages.end(), std::mt19937_64(layout.seed));
+
+  const int64_t rows = static_cast<int64_t>(c.requests.size()) + layout.padded_requests;
+  m->block_table = must(Tensor::create(DType::kI32, {rows, columns + layout.spare_columns}, layout.poison));
+  testing::poison(m->block_table.view(), PoisonPattern::kNan);  // INT_MAX whatever the pattern
+  size_t next = 0;
+  for (size_t s = 0; s < c.requests.size(); ++s) {
+    for (int token = 0; token < c.requests[s].kv_len; ++token) {
+      int32_t& page = m->block_table.view().row<int32_t>(static_cast<int64_t>(s))[token / page_tokens];
+      if (token % page_tokens == 0) page = pages[next++];
+      copy_elements(in.latents[s].view().at(token), m->cache.view.at(page).at(token % page_tokens));
+    }
+  }
+}
+
+Memory lay_out(const Inputs& in, const Layout& layout) {
+  const Case& c = in.problem;
+  const int64_t rows = c.num_rows() + layout.padded_rows, heads = c.attrs.num_heads;
+  Memory m;
+  m.q_nope = row_tensor(c.q_dtype, rows, heads, attention::q_width(c.attrs), layout);
+  m.q_pe = row_tensor(c.q_dtype, rows, heads, c.attrs.rope_dim, layout);
+  m.out = row_tensor(c.out_dtype, rows, heads, attention::out_width(c.attrs), layout);
+  m.lse = padded(DType::kF32, {rows, heads}, layout.strided ? 3 : 0, layout.poison);
+  copy_rows(in.q_nope.view(), m.q_nope.view);
+  copy_rows(in.q_pe.view(), m.q_pe.view);
+  lay_out_batch(in, layout, &m);
+  lay_out_cache(in, layout, &m);
+  m.params = {.q_nope = m.q_nope.view,
+              .q_pe = m.q_pe.view,
+              .cache = m.cache.view,
+              .batch = {.q_starts = m.q_starts.view(),
+                        .kv_lens = m.kv_lens.view(),
+                        .block_table = m.block_table.view()},
+              .kv_b = in.kv_b.view(),
+              .out = m.out.view,
+              .lse = layout.with_lse ? m.lse.view : TensorView(),
+              .attrs = c.attrs};
+  return m;
+}
+
+}  // namespace
+
+int Case::num_rows() const {
+  int rows = 0;
+  for (const Request& r : requests) rows += r.q_len;
+  return rows;
+}
+
+attention::MlaDesc Case::desc() const {
+  return {.attrs = attrs, .q_dtype = q_dtype, .cache_dtype = cache_dtype, .kv_b_dtype = kv_b_dtype};
+}
+
+std::string to_string(const Case& c) {
+  const ops::MlaAttentionAttrs& a = c.attrs;
+  std::string text =
+      fmt::format("{} heads {} latent {}+{} nope {} v {} page {} q {} cache {} kv_b {} seed {}:",
+                  attention::is_absorbed(a) ? "absorbed" : "multi-head", a.num_heads, a.kv_rank, a.rope_dim,
+                  a.nope_dim, a.v_dim, a.page_tokens, latent::to_string(c.q_dtype),
+                  latent::to_string(c.cache_dtype), latent::to_string(c.kv_b_dtype), c.seed);
+  for (const Request& r : c.requests) text += fmt::format(" {}/{}", r.q_len, r.kv_len);
+  return text;
+}
+
+Inputs::Inputs(const Case& c) : problem(c), kv_b(draw_kv_b(c)) {
+  Random random(c.seed);
+  const ops::MlaAttentionAttrs& a = c.attrs;
+  // A logit is a sum of q_width + rope_dim products of unit variance times the scale; the largest of a
+  // thousand is about 3.3 deviations.
+  const double width = attention::q_width(a) + a.rope_dim;
+  const auto q_scale = static_cast<float>(c.logit_scale / (3.3 * a.softmax_scale * std::sqrt(width)));
+  q_nope = random.tensor(c.q_dtype, {c.num_rows(), a.num_heads, attention::q_width(a)}, c.q_values, q_scale);
+  q_pe = random.tensor(c.q_dtype, {c.num_rows(), a.num_heads, a.rope_dim}, c.q_values, q_scale);
+  for (const Request& r : c.requests)
+    latents.push_back(random.tensor(c.cache_dtype, {r.kv_len, a.kv_rank + a.rope_dim}, c.cache_values));
+}
+
+Outputs run(const attention::Backend& backend, const Inputs& inputs, const Layout& layout) {
+  const Memory m = lay_out(inputs, layout);
+  const Status valid = check(m.params);
+  CHECK(valid.ok(), "{}", valid.error().message);
+  const attention::MlaDesc desc = inputs.problem.desc();
+  int32_t longest = 0;
+  for (const Request& r : inputs.problem.requests) longest = std::max(longest, r.kv_len);
+  const attention::Limits limits = {.max_tokens = static_cast<int>(m.params.out.dim(0)),
+                                    .max_seqs = static_cast<int>(m.kv_lens.shape()[0]),
+                                    .max_kv_len = longest,
+                                    .num_threads = layout.num_threads,
+                                    .deterministic = layout.deterministic};
+  attention::Plan plan;
+  backend.reserve_plan(desc, limits, &plan);
+  const size_t reserved = plan.words.capacity();
+  backend.plan(desc, limits,
+               {.q_starts = {m.q_starts.data<int32_t>(), static_cast<size_t>(limits.max_seqs + 1)},
+                .kv_lens = {m.kv_lens.data<int32_t>(), static_cast<size_t>(limits.max_seqs)}},
+               &plan);
+  CHECK(plan.words.capacity() == reserved, "plan() allocated: {} words were reserved, {} are there", reserved,
+        plan.words.capacity());
+  const size_t bytes = backend.workspace_bytes(desc, limits);
+  Result<HostBuffer> workspace = HostBuffer::create(bytes, ElementKind::kFloat32, layout.poison);
+  CHECK(workspace.ok(), "{}", workspace.error().message);
+  backend.run(m.params, plan,
+              {.num_threads = layout.num_threads,
+               .deterministic = layout.deterministic,
+               .workspace = {workspace->data(), workspace->size_bytes()}});
+  Outputs outputs{.out = copy_of(m.out.view), .lse = {}};
+  if (layout.with_lse) outputs.lse = copy_of(m.lse.view);
+  return outputs;
+}
+
+Inputs only_rows(const Inputs& inputs, int index, int first, int last) {
+  const auto i = static_cast<size_t>(index);
+  Case c = inputs.problem;
+  int start = first;
+  for (size_t s = 0; s < i; ++s) start += c.requests[s].q_len;
+  const int kv_len = c.requests[i].kv_len - (c.requests[i].q_len - last);
+  c.requests = {{.q_len = last - first, .kv_len = std::max(0, kv_len)}};
+  Inputs part(c);
+  part.q_nope = copy_of(inputs.q_nope.view().slice(0, start, start + last - first));
+  part.q_pe = copy_of(inputs.q_pe.view().slice(0, start, start + last - first));
+  part.latents.clear();
+  part.latents.push_back(copy_of(inputs.latents[i].view().slice(0, 0, std::max(0, kv_len))));
+  return part;
+}
+
+Inputs only_request(const Inputs& inputs, int index) {
+  return only_rows(inputs, index, 0, inputs.problem.requests[static_cast<size_t>(index)].q_len);
+}
+
+}  // namespace latent::conformance
