@@ -28,6 +28,17 @@ class CheckMirror(TreeTest):
         self.write("tests/mirror.txt", "src/io/writer.cc: the reader's test writes with it\n")
         self.assertEqual(self.check(check_mirror)[0], 0)
 
+    def test_a_test_that_includes_the_header_covers_the_source(self):
+        self.write("src/io/parts.cc")
+        self.write("tests/io/reader_test.cc", '#include "io/parts.h"\n')
+        self.assertEqual(self.check(check_mirror)[0], 0)
+
+    def test_one_exception_may_name_many(self):
+        self.write("src/io/a/x.cc")
+        self.write("src/io/a/y.cc")
+        self.write("tests/mirror.txt", "src/io/a/*.cc: reader_test.cc runs each\n")
+        self.assertEqual(self.check(check_mirror)[0], 0)
+
     def test_a_test_of_nothing_is_named(self):
         self.write("tests/io/gone_test.cc")
         self.assertIn("tests/io/gone_test.cc: nothing in src/io/ is called gone", self.check(check_mirror)[1])
