@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@ struct MlaDesc {
   DType q_dtype = DType::kBF16;
   DType cache_dtype = DType::kBF16;
   DType kv_b_dtype = DType::kBF16;  // multi-head only
+  bool on_device = false;           // operands live in device memory
 };
 
 // The largest step that will come; workspaces are sized by it and never grow (contract C13).
@@ -43,6 +45,8 @@ struct SeqLengths {
 // lengths.
 struct Plan {
   std::vector<int32_t> words;  // the backend's own encoding; capacity is reserved by reserve_plan
+  // Device memory of the backend's own, if it needs any that outlives a launch.
+  std::shared_ptr<void> device_state;
 };
 
 struct Refusal {

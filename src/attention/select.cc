@@ -7,6 +7,9 @@
 #include "attention/backends/cpu/cpu_backend.h"
 #include "attention/backends/ref/ref_backend.h"
 #include "base/log.h"
+#ifdef LATENT_CUDA
+#include "attention/backends/cuda_sm80/cuda_sm80_backend.h"
+#endif
 
 namespace latent::attention {
 namespace {
@@ -32,7 +35,16 @@ Result<const Backend*> select_by_name(const MlaDesc& desc, const std::string& na
 }  // namespace
 
 std::span<const Backend* const> backends() {
+<<<<<<< HEAD
   static const std::array<const Backend*, 2> all = {&cpu_backend(), &ref_backend()};
+=======
+  static const std::array all = {
+#ifdef LATENT_CUDA
+      &cuda_sm80_backend(),
+#endif
+      &ref_backend(),
+  };
+>>>>>>> b83768c (attention: add a portable CUDA decode kernel and its backend)
   return all;
 }
 

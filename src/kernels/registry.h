@@ -23,6 +23,8 @@ struct KernelContext {
   bool deterministic = false;
   // At least workspace_bytes(); 64-byte aligned, contents unspecified. A kernel never allocates.
   std::span<std::byte> workspace = {};
+  // The stream (a cudaStream_t) of kernels on device memory; unused on a CPU.
+  void* stream = nullptr;
 };
 
 template <class Params>

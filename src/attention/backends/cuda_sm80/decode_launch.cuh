@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "attention/backends/cuda_sm80/decode_kernel.cuh"
+#include "attention/backends/cuda_sm80/decode_launch.h"
+#include "device/cuda_check.h"
+
+namespace latent::attention::cuda {
+
+// In tiles of 32 keys. Starting a request costs about as much as six tiles, a merge about four; both measured
+// on an H200 (docs/notes/20261130-cuda-decode.md).
+inline constexpr PartitionRule kDecodeRule = {
+    .tile_tokens = 32, .fixed_tiles = 6, .least_tiles = 2, .least_stretch = 4};
+
+template <class T, class Config>
+void launch_decode(const DecodeParams& params, int stages, void* stream) {
+  const auto kernel = decode_kernel<T, Config>;
+  const int shared = Config::shared_bytes(stages);
+  CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  kernel<<<params.num_parts * params.num_row_tiles, Config::kThreads, shared,
+           static_cast<cudaStream_t>(stream)>>>(params, kDecodeRule, stages);
+  CUDA_CHECK(cudaGetLastError());
+}
+
+template <class T, int kRank, int kRope, int kRows>
+DecodeInstance make_decode_instance(DType dtype) {
+  using Config = DecodeConfig<T, kRank, kRope, kRows>;
+  return {.dtype = dtype,
+          .kv_rank = kRank,
+          .rope_dim = kRope,
+          .rows = kRows,
+          .least_shared_bytes = Config::shared_bytes(2),
+          .stage_bytes = Config::shared_bytes(1) - Config::shared_bytes(0),
+          .launch = launch_decode<T, Config>};
+}
+
+// The three row tiles of one shape.
+template <class T, int kRank, int kRope>
+const DecodeInstance* decode_instance(DType dtype, int rows) {
+  static const DecodeInstance instances[] = {make_decode_instance<T, kRank, kRope, 16>(dtype),
+                                             make_decode_instance<T, kRank, kRope, 32>(dtype),
+                                             make_decode_instance<T, kRank, kRope, 64>(dtype)};
+  for (const DecodeInstance& i : instances)
+    if (i.rows == rows) return &i;
+  return nullptr;
+}
+
+}  // namespace latent::attention::cuda
