@@ -35,16 +35,13 @@ Result<const Backend*> select_by_name(const MlaDesc& desc, const std::string& na
 }  // namespace
 
 std::span<const Backend* const> backends() {
-<<<<<<< HEAD
-  static const std::array<const Backend*, 2> all = {&cpu_backend(), &ref_backend()};
-=======
   static const std::array all = {
 #ifdef LATENT_CUDA
       &cuda_sm80_backend(),
 #endif
+      &cpu_backend(),
       &ref_backend(),
   };
->>>>>>> b83768c (attention: add a portable CUDA decode kernel and its backend)
   return all;
 }
 
