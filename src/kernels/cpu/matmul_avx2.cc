@@ -7,7 +7,7 @@ namespace latent::kernels::cpu {
 namespace {
 
 // Sixteen lanes as two registers, so that sums have the bits that AVX-512 gives.
-struct Avx2 {
+struct Avx2Lanes {
   struct Vec {
     __m256 low, high;
   };
@@ -20,26 +20,9 @@ struct Avx2 {
     _mm256_storeu_ps(p, v.low);
     _mm256_storeu_ps(p + 8, v.high);
   }
-  static Vec add(Vec a, Vec b) { return {_mm256_add_ps(a.low, b.low), _mm256_add_ps(a.high, b.high)}; }
   static Vec mul(Vec a, Vec b) { return {_mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high)}; }
-  static Vec div(Vec a, Vec b) { return {_mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high)}; }
   static Vec fma(Vec a, Vec b, Vec c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};
-  }
-  static Vec round(Vec v) {
-    constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    return {_mm256_round_ps(v.low, kNearest), _mm256_round_ps(v.high, kNearest)};
-  }
-  static Vec clamp(Vec v, float low, float high) {
-    const __m256 lo = _mm256_set1_ps(low), hi = _mm256_set1_ps(high);
-    return {_mm256_min_ps(_mm256_max_ps(v.low, lo), hi), _mm256_min_ps(_mm256_max_ps(v.high, lo), hi)};
-  }
-  static Vec times_power_of_two(Vec v, Vec n) {
-    const auto scale = [](__m256 x, __m256 e) {
-      const __m256i bits = _mm256_add_epi32(_mm256_cvtps_epi32(e), _mm256_set1_epi32(127));
-      return _mm256_mul_ps(x, _mm256_castsi256_ps(_mm256_slli_epi32(bits, 23)));
-    };
-    return {scale(v.low, n.low), scale(v.high, n.high)};
   }
 
   static __m128i bytes16(const char* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
@@ -92,6 +75,6 @@ struct Avx2 {
 
 }  // namespace
 
-const MatmulKernels& avx2_f32_kernels(WeightFormat format) { return f32_kernels<Avx2>(format); }
+const MatmulKernels& avx2_f32_kernels(WeightFormat format) { return f32_kernels<Avx2Lanes>(format); }
 
 }  // namespace latent::kernels::cpu

@@ -7,7 +7,7 @@
 namespace latent::kernels::cpu {
 namespace {
 
-struct Avx512 {
+struct Avx512Lanes {
   using Vec = __m512;
   static constexpr int kTileRows = 4, kTileTokens = 4, kMaxStreamed = 8;
 
@@ -15,15 +15,8 @@ struct Avx512 {
   static Vec broadcast(float x) { return _mm512_set1_ps(x); }
   static Vec load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
-  static Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
   static Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
-  static Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
   static Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
-  static Vec round(Vec v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
-  static Vec clamp(Vec v, float low, float high) {
-    return _mm512_min_ps(_mm512_max_ps(v, broadcast(low)), broadcast(high));
-  }
-  static Vec times_power_of_two(Vec v, Vec n) { return _mm512_scalef_ps(v, n); }
 
   static Vec load_bf16(const char* p) {
     const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
@@ -58,6 +51,6 @@ struct Avx512 {
 
 }  // namespace
 
-const MatmulKernels& avx512_f32_kernels(WeightFormat format) { return f32_kernels<Avx512>(format); }
+const MatmulKernels& avx512_f32_kernels(WeightFormat format) { return f32_kernels<Avx512Lanes>(format); }
 
 }  // namespace latent::kernels::cpu

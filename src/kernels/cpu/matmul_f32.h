@@ -3,6 +3,7 @@
 // Included only by the files built for one instruction set.
 #pragma once
 
+#include "kernels/cpu/exp.h"
 #include "kernels/cpu/matmul_kernels.h"
 
 namespace latent::kernels::cpu {
@@ -186,29 +187,9 @@ struct F32Rows {
     }
   }
 
-  // exp(x) for x in [-87, 87] after clamping, to within 2 units in the last place: x = n ln 2 + r with
-  // |r| <= ln(2) / 2, exp(r) by its series to r^6 (remainder under 1.2e-7 relative).
-  static Vec exp(Vec x) {
-    x = Isa::clamp(x, -87.0f, 87.0f);
-    const Vec n = Isa::round(Isa::mul(x, Isa::broadcast(1.44269504f)));
-    // ln 2 in two parts: n * the first is exact.
-    Vec r = Isa::fma(n, Isa::broadcast(-0.693359375f), x);
-    r = Isa::fma(n, Isa::broadcast(2.12194440e-4f), r);
-    constexpr float kSeries[] = {1.0f / 120, 1.0f / 24, 1.0f / 6, 0.5f, 1.0f, 1.0f};
-    Vec p = Isa::broadcast(1.0f / 720);
-    for (const float term : kSeries) p = Isa::fma(p, r, Isa::broadcast(term));
-    return Isa::times_power_of_two(p, n);
-  }
-
   static void silu_mul(const float* gate, const float* up, float* out, int64_t count) {
-    for (int64_t i = 0; i < count; i += kLanes) {
-      const Vec g = read(gate, false, i, count - i), u = read(up, false, i, count - i);
-      const Vec e = exp(Isa::mul(g, Isa::broadcast(-1.0f)));
-      const Vec silu = Isa::div(g, Isa::add(Isa::broadcast(1.0f), e));
-      alignas(64) float result[kLanes];
-      Isa::store(result, Isa::mul(silu, u));
-      for (int64_t l = 0; l < kLanes && i + l < count; ++l) out[i + l] = result[l];
-    }
+#pragma omp simd
+    for (int64_t i = 0; i < count; ++i) out[i] = silu(gate[i]) * up[i];
   }
 };
 

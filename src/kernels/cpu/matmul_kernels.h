@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The border between the matrix operators and the code built for one instruction set: plain structs and
-// function pointers. A file built with -mavx… includes nothing but this and intrinsics, so that no inline
-// function of a shared header is ever emitted with instructions that another machine lacks.
+// function pointers. A file built with -mavx… includes this, intrinsics and what is always inlined, so that
+// no inline function of a shared header is ever emitted with instructions that another machine lacks.
 //
 // One order of every sum. A product x[t] . w[n] is summed in 16 lanes: lane l holds one chain over the
 // columns in ascending order; the lanes are then folded by 8, 4, 2 and 1. Every path (one token or many, in
@@ -78,7 +78,7 @@ struct MatmulKernels {
   void (*multiply)(const MultiplyJob&);
   // out[i] = y[i], rounded to bf16 (nearest even, NaN stays NaN) or copied.
   void (*store)(const float* y, int64_t count, void* out, bool out_is_bf16);
-  // out[i] = gate[i] / (1 + exp(-gate[i])) * up[i]; out may be gate.
+  // out[i] = silu(gate[i]) * up[i], as the silu_mul operator; out may be gate.
   void (*silu_mul)(const float* gate, const float* up, float* out, int64_t count);
 };
 
