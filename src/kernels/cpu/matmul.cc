@@ -28,12 +28,20 @@ WeightFormat format_of(DType dtype) {
   }
 }
 
-// Weight rows of one panel: about half a megabyte of them, so that they stay in a core's second-level cache
-// while all tokens pass.
-int64_t panel_rows(const MatmulKernels& k, int64_t cols) {
+// The most weight rows that a panel holds: half a megabyte of them, so that they stay in a core's
+// second-level cache while many tokens pass.
+int64_t most_panel_rows(const MatmulKernels& k, int64_t cols) {
   constexpr int64_t kPanelBytes = 512 << 10;
   const int64_t fits = kPanelBytes / std::max<int64_t>(padded_cols(k, cols) * k.x_bytes, 1);
   return std::max<int64_t>(std::min(fits, kRowBlock) / k.tile_rows, 1) * k.tile_rows;
+}
+
+// Few tokens stay in the second-level cache themselves: then a panel is one tile, read once while the next is
+// fetched. Many tokens are read anew for each panel, so it is as large as may be.
+int64_t panel_rows(const MatmulKernels& k, const PackedTokens& x, int64_t cols) {
+  constexpr int64_t kTokenBytes = 256 << 10;
+  const bool few = padded_tokens(k, x.num_tokens) * padded_cols(k, cols) * k.x_bytes <= kTokenBytes;
+  return few ? k.tile_rows : most_panel_rows(k, cols);
 }
 
 }  // namespace
@@ -79,7 +87,7 @@ WeightRows weight_rows(const ops::WeightView& w) {
 
 ThreadBuffers ThreadBuffers::take(Arena& arena, const MatmulKernels& k, int64_t cols) {
   return {.row = arena.take<float>(padded_cols(k, cols)),
-          .panel = arena.take<std::byte>(panel_rows(k, cols) * padded_cols(k, cols) * k.x_bytes)};
+          .panel = arena.take<std::byte>(most_panel_rows(k, cols) * padded_cols(k, cols) * k.x_bytes)};
 }
 
 PackJob pack_job(const MatmulKernels& k, const TensorView& x, void* packed) {
@@ -100,16 +108,15 @@ PackJob pack_job(const MatmulKernels& k, const TensorView& x, void* packed) {
 
 void multiply(const MatmulKernels& k, const WeightRows& w, Range rows, const PackedTokens& x,
               const ThreadBuffers& buffers, float* y, int64_t y_stride) {
-  const int64_t step = x.num_tokens <= k.max_streamed ? rows.size() : panel_rows(k, w.cols);
-  for (int64_t n = rows.begin; n < rows.end; n += step)
-    k.multiply({.weight = w,
-                .first = n,
-                .last = std::min(n + step, rows.end),
-                .x = x,
-                .y = y + (n - rows.begin),
-                .y_stride = y_stride,
-                .row_scratch = buffers.row,
-                .panel = buffers.panel});
+  k.multiply({.weight = w,
+              .first = rows.begin,
+              .last = rows.end,
+              .x = x,
+              .y = y,
+              .y_stride = y_stride,
+              .panel_rows = panel_rows(k, x, w.cols),
+              .row_scratch = buffers.row,
+              .panel = buffers.panel});
 }
 
 void store_block(const MatmulKernels& k, const float* y, int64_t y_stride, const TensorView& out,

@@ -57,7 +57,7 @@ inline int64_t padded_cols(const MatmulKernels& k, int64_t cols) {
 }
 
 inline int group_of(const MatmulKernels& k, int64_t num_tokens) {
-  return num_tokens <= k.max_streamed ? static_cast<int>(std::max<int64_t>(num_tokens, 1)) : k.tile_tokens;
+  return num_tokens <= 1 ? 1 : k.tile_tokens;
 }
 
 // Rows of packed memory that `num_tokens` take.

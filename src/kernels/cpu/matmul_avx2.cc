@@ -11,7 +11,7 @@ struct Avx2Lanes {
   struct Vec {
     __m256 low, high;
   };
-  static constexpr int kTileRows = 2, kTileTokens = 2, kMaxStreamed = 4;
+  static constexpr int kTileRows = 2, kTileTokens = 2;
 
   static Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static Vec broadcast(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -9,7 +9,7 @@ namespace {
 
 struct Avx512Lanes {
   using Vec = __m512;
-  static constexpr int kTileRows = 4, kTileTokens = 4, kMaxStreamed = 8;
+  static constexpr int kTileRows = 4, kTileTokens = 4;
 
   static Vec zero() { return _mm512_setzero_ps(); }
   static Vec broadcast(float x) { return _mm512_set1_ps(x); }

@@ -13,7 +13,7 @@
 namespace latent::kernels::cpu {
 namespace {
 
-constexpr int kChunk = 32, kTokens = 4, kMaxStreamed = 8;
+constexpr int kChunk = 32, kTokens = 4;
 
 inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 inline __m512 dot(__m512 acc, __m512i a, __m512i b) {
@@ -87,51 +87,49 @@ struct Bf16Matmul {
   static const float* row_scales(const WeightRows& w, int64_t n) {
     return w.scales + n / w.block_rows * w.scale_stride;
   }
-  // Columns of one scale: all of them where there is none.
-  static int64_t block_cols(const WeightRows& w) { return Rows::kScaled ? w.block_cols : w.cols; }
 
-  // acc[t] += w[n, columns of the block] . x[t]
-  template <int kCount>
-  static void stream_block(const Rows& rows, const char* w, int64_t cols, const char* x,
-                           __m512 (&acc)[kCount]) {
-    const auto add = [&](const __m512i(&chunk)[kChunks]) {
-      for (int i = 0; i < kChunks; ++i)
-        for (int t = 0; t < kCount; ++t) acc[t] = dot(acc[t], chunk[i], load(x + (i * kCount + t) * 64));
-    };
+  // acc + w . x over a block of columns.
+  static __m512 stream_block(const Rows& rows, const char* w, int64_t cols, const char* x, __m512 acc) {
     __m512i chunk[kChunks];
     int64_t k = 0;
-    for (; k + Rows::kUnit <= cols; k += Rows::kUnit, x += kChunks * kCount * 64) {
+    for (; k + Rows::kUnit <= cols; k += Rows::kUnit, x += kChunks * 64) {
       rows.read(w + k * Rows::kElementBytes, chunk);
-      add(chunk);
+      for (int i = 0; i < kChunks; ++i) acc = dot(acc, chunk[i], load(x + i * 64));
     }
-    if (k == cols) return;
+    if (k == cols) return acc;
     rows.read_some(w + k * Rows::kElementBytes, cols - k, chunk);
-    add(chunk);
+    for (int i = 0; i < kChunks; ++i) acc = dot(acc, chunk[i], load(x + i * 64));
+    return acc;
   }
 
-  template <int kCount>
+  static __m512 stream_row(const Rows& rows, const WeightRows& w, int64_t n, const char* x) {
+    if constexpr (!Rows::kScaled) return stream_block(rows, row(w, n), w.cols, x, _mm512_setzero_ps());
+    __m512 total = _mm512_setzero_ps();
+    const float* scale = row_scales(w, n);
+    for (int64_t k = 0; k < w.cols; k += w.block_cols, ++scale) {
+      const int64_t cols = w.cols - k < w.block_cols ? w.cols - k : w.block_cols;
+      const __m512 sum = stream_block(rows, row(w, n) + k, cols, x + k * 2, _mm512_setzero_ps());
+      total = _mm512_fmadd_ps(sum, _mm512_set1_ps(*scale), total);
+    }
+    return total;
+  }
+
+  // One token: a row is one chain, and the next rows' chains overlap it out of order.
   static void stream(const MultiplyJob& job) {
     const Rows rows;
-    const WeightRows& w = job.weight;
-    for (int64_t n = job.first; n < job.last; ++n) {
-      __m512 total[kCount];
-      for (__m512& a : total) a = _mm512_setzero_ps();
-      if constexpr (!Rows::kScaled) {
-        stream_block<kCount>(rows, row(w, n), w.cols, static_cast<const char*>(job.x.data), total);
-      } else {
-        for (int64_t k = 0; k < w.cols; k += w.block_cols) {
-          __m512 acc[kCount];
-          for (__m512& a : acc) a = _mm512_setzero_ps();
-          const int64_t cols = w.cols - k < w.block_cols ? w.cols - k : w.block_cols;
-          stream_block<kCount>(rows, row(w, n) + k, cols,
-                               static_cast<const char*>(job.x.data) + k * 2 * kCount, acc);
-          const __m512 scale = _mm512_set1_ps(row_scales(w, n)[k / w.block_cols]);
-          for (int t = 0; t < kCount; ++t) total[t] = _mm512_fmadd_ps(acc[t], scale, total[t]);
-        }
-      }
-      for (int t = 0; t < kCount; ++t) job.y[t * job.y_stride + n - job.first] = sum_lanes(total[t]);
-    }
+    const auto* x = static_cast<const char*>(job.x.data);
+    for (int64_t n = job.first; n < job.last; ++n)
+      job.y[n - job.first] = sum_lanes(stream_row(rows, job.weight, n, x));
   }
+
+  // Where the rows of a tile lie, in bytes.
+  struct Tile {
+    const char* w;
+    int64_t row_step, chunk_step;
+    int64_t first_row;
+    const char* next;  // memory that the next panel will read, fetched `lines` lines a chunk
+    int64_t lines;
+  };
 
   // One weight row into its place of a panel tile [num_chunks][kRows][32].
   static void fill_row(const Rows& rows, const char* w, int64_t cols, char* dst) {
@@ -145,13 +143,14 @@ struct Bf16Matmul {
     }
   }
 
-  static void fill_panel(const MultiplyJob& job) {
+  // Rows [first, last); rows up to a whole tile are zero.
+  static void fill_panel(const MultiplyJob& job, int64_t first, int64_t last) {
     const Rows rows;
     const int64_t chunks = job.x.num_chunks;
-    for (int64_t n = job.first; n < job.last || (n - job.first) % kRows != 0; ++n) {
-      const int64_t i = n - job.first;
+    for (int64_t n = first; n < last || (n - first) % kRows != 0; ++n) {
+      const int64_t i = n - first;
       char* dst = static_cast<char*>(job.panel) + (i / kRows * chunks * kRows + i % kRows) * 64;
-      if (n < job.last) {
+      if (n < last) {
         fill_row(rows, row(job.weight, n), job.weight.cols, dst);
         continue;
       }
@@ -159,11 +158,16 @@ struct Bf16Matmul {
     }
   }
 
-  // acc += chunks of a tile of weights times a group of tokens.
-  static void tile_block(const char* w, const char* x, int64_t chunks, __m512 (&acc)[kTokens][kRows]) {
-    for (int64_t c = 0; c < chunks; ++c, w += kRows * 64, x += kTokens * 64) {
+  // acc += `chunks` chunks of a tile, from chunk `first` on, times a group of tokens.
+  static void add_chunks(const Tile& tile, const char* x, int64_t first, int64_t chunks,
+                         __m512 (&acc)[kTokens][kRows]) {
+    const char* w = tile.w + first * tile.chunk_step;
+    const char* next = tile.next + first * tile.lines * 64;
+    x += first * kTokens * 64;
+    for (int64_t c = 0; c < chunks; ++c, w += tile.chunk_step, x += kTokens * 64) {
+      for (int64_t i = 0; i < tile.lines; ++i, next += 64) _mm_prefetch(next, _MM_HINT_T0);
       __m512i wv[kRows];
-      for (int r = 0; r < kRows; ++r) wv[r] = load(w + r * 64);
+      for (int r = 0; r < kRows; ++r) wv[r] = load(w + r * tile.row_step);
       for (int t = 0; t < kTokens; ++t) {
         const __m512i xv = load(x + t * 64);
         for (int r = 0; r < kRows; ++r) acc[t][r] = dot(acc[t][r], wv[r], xv);
@@ -176,61 +180,75 @@ struct Bf16Matmul {
       for (__m512& a : row_acc) a = _mm512_setzero_ps();
   }
 
-  static void tile(const MultiplyJob& job, int64_t first_row, const char* w, const char* x, float* y) {
-    __m512 total[kTokens][kRows];
-    clear(total);
-    if constexpr (!Rows::kScaled) {
-      tile_block(w, x, job.x.num_chunks, total);
-    } else {
-      const float* scales[kRows];
-      for (int r = 0; r < kRows; ++r)
-        scales[r] = row_scales(job.weight, first_row + r < job.last ? first_row + r : job.last - 1);
-      const int64_t block_chunks = job.weight.block_cols / kChunk;
-      for (int64_t c = 0, b = 0; c < job.x.num_chunks; c += block_chunks, ++b) {
-        __m512 acc[kTokens][kRows];
-        clear(acc);
-        const int64_t chunks = job.x.num_chunks - c < block_chunks ? job.x.num_chunks - c : block_chunks;
-        tile_block(w + c * kRows * 64, x + c * kTokens * 64, chunks, acc);
-        for (int r = 0; r < kRows; ++r) {
-          const __m512 scale = _mm512_set1_ps(scales[r][b]);
-          for (int t = 0; t < kTokens; ++t) total[t][r] = _mm512_fmadd_ps(acc[t][r], scale, total[t][r]);
-        }
+  // total += the tile, block of columns by block, each times its scale.
+  static void add_scaled(const MultiplyJob& job, const Tile& tile, const char* x,
+                         __m512 (&total)[kTokens][kRows]) {
+    const float* scales[kRows];
+    for (int r = 0; r < kRows; ++r)
+      scales[r] = row_scales(job.weight, tile.first_row + r < job.last ? tile.first_row + r : job.last - 1);
+    const int64_t step = job.weight.block_cols / kChunk, chunks = job.x.num_chunks;
+    for (int64_t c = 0, block = 0; c < chunks; c += step, ++block) {
+      __m512 acc[kTokens][kRows];
+      clear(acc);
+      add_chunks(tile, x, c, chunks - c < step ? chunks - c : step, acc);
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 scale = _mm512_set1_ps(scales[r][block]);
+        for (int t = 0; t < kTokens; ++t) total[t][r] = _mm512_fmadd_ps(acc[t][r], scale, total[t][r]);
       }
     }
+  }
+
+  static void multiply_tile(const MultiplyJob& job, const Tile& tile, const char* x, float* y) {
+    __m512 total[kTokens][kRows];
+    clear(total);
+    if constexpr (Rows::kScaled)
+      add_scaled(job, tile, x, total);
+    else
+      add_chunks(tile, x, 0, job.x.num_chunks, total);
     store_tile_sums(total, y, job.y_stride);
   }
 
-  static void multiply_panel(const MultiplyJob& job) {
-    fill_panel(job);
+  // A panel of one tile is read in place if memory holds just what a tile wants.
+  static Tile first_tile(const MultiplyJob& job, int64_t first, int64_t last) {
+    const WeightRows& w = job.weight;
+    const int64_t steps = (job.x.num_tokens + kTokens - 1) / kTokens * job.x.num_chunks;
+    const int64_t next_lines = kRows * w.cols * Rows::kElementBytes / 64;
+    const bool single = job.panel_rows == kRows;
+    Tile tile{.w = static_cast<const char*>(job.panel),
+              .row_step = 64,
+              .chunk_step = kRows * 64,
+              .first_row = first,
+              .next = row(w, first + kRows),
+              .lines = single && w.row_stride == w.cols ? (next_lines + steps - 1) / steps : 0};
+    if (!Rows::kScaled && single && last - first == kRows && w.cols % kChunk == 0) {
+      tile.w = row(w, first);
+      tile.row_step = w.row_stride * Rows::kElementBytes;
+      tile.chunk_step = 64;
+    } else {
+      fill_panel(job, first, last);
+    }
+    return tile;
+  }
+
+  static void multiply_panel(const MultiplyJob& job, int64_t first, int64_t last) {
     const int64_t chunks = job.x.num_chunks;
-    const auto* w = static_cast<const char*>(job.panel);
     const auto* x = static_cast<const char*>(job.x.data);
-    for (int64_t t = 0; t < job.x.num_tokens; t += kTokens)
-      for (int64_t i = 0; i < job.last - job.first; i += kRows)
-        tile(job, job.first + i, w + i * chunks * 64, x + t * chunks * 64, job.y + t * job.y_stride + i);
+    const Tile start = first_tile(job, first, last);
+    Tile tile = start;
+    for (int64_t t = 0; t < job.x.num_tokens; t += kTokens) {
+      for (int64_t n = first; n < last; n += kRows) {
+        tile.w = start.w + (n - first) * chunks * 64;
+        tile.first_row = n;
+        multiply_tile(job, tile, x + t * chunks * 64, job.y + t * job.y_stride + n - job.first);
+      }
+      tile.next += tile.lines * chunks * 64;
+    }
   }
 
   static void multiply(const MultiplyJob& job) {
-    switch (job.x.num_tokens) {
-      case 1:
-        return stream<1>(job);
-      case 2:
-        return stream<2>(job);
-      case 3:
-        return stream<3>(job);
-      case 4:
-        return stream<4>(job);
-      case 5:
-        return stream<5>(job);
-      case 6:
-        return stream<6>(job);
-      case 7:
-        return stream<7>(job);
-      case 8:
-        return stream<8>(job);
-      default:
-        return multiply_panel(job);
-    }
+    if (job.x.num_tokens == 1) return stream(job);
+    for (int64_t n = job.first; n < job.last; n += job.panel_rows)
+      multiply_panel(job, n, n + job.panel_rows < job.last ? n + job.panel_rows : job.last);
   }
 };
 
@@ -287,7 +305,6 @@ MatmulKernels make_kernels() {
   kernels.chunk_unit = Rows::kUnit;
   kernels.tile_rows = Rows::kTileRows;
   kernels.tile_tokens = kTokens;
-  kernels.max_streamed = kMaxStreamed;
   kernels.pack = pack<Rows>;
   kernels.multiply = Bf16Matmul<Rows>::multiply;
   return kernels;

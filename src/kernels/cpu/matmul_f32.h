@@ -61,86 +61,128 @@ struct F32Matmul {
     return scratch;
   }
 
-  template <int kCount>
+  // One token. A lane's chain of additions is long, so two rows of the narrow formats run side by side.
+  template <int kSide>
+  static void stream_rows(const MultiplyJob& job, int64_t n) {
+    const WeightRows& w = job.weight;
+    const auto* x = static_cast<const float*>(job.x.data);
+    const char* p[kSide];
+    Vec acc[kSide];
+    for (int r = 0; r < kSide; ++r) {
+      p[r] = row(w, n + r);
+      acc[r] = Isa::zero();
+    }
+    const int64_t whole = w.cols / kLanes, rest = w.cols % kLanes;
+    for (int64_t c = 0; c < whole; ++c) {
+      const Vec xv = Isa::load(x + c * kLanes);
+      for (int r = 0; r < kSide; ++r) acc[r] = Isa::fma(read(p[r] + c * kLanes * kElementBytes), xv, acc[r]);
+    }
+    for (int r = 0; r < kSide && rest > 0; ++r)
+      acc[r] = Isa::fma(read_some(p[r] + whole * kLanes * kElementBytes, rest), Isa::load(x + whole * kLanes),
+                        acc[r]);
+    for (int r = 0; r < kSide; ++r) job.y[n + r - job.first] = Isa::sum(acc[r]);
+  }
+
   static void stream(const MultiplyJob& job) {
+    constexpr int kSide = kElementBytes == 4 ? 1 : 2;
+    int64_t n = job.first;
+    for (; n + kSide <= job.last; n += kSide) stream_rows<kSide>(job, n);
+    for (; n < job.last; ++n) stream_rows<1>(job, n);
+  }
+
+  // One token, rows with scales.
+  static void stream_scaled(const MultiplyJob& job) {
     const auto* x = static_cast<const float*>(job.x.data);
     for (int64_t n = job.first; n < job.last; ++n) {
       const float* w = floats(job.weight, n, job.row_scratch);
-      Vec acc[kCount];
-      for (Vec& a : acc) a = Isa::zero();
-      for (int64_t c = 0; c < job.x.num_chunks; ++c) {
-        const Vec wv = Isa::load(w + c * kLanes);
-        for (int t = 0; t < kCount; ++t)
-          acc[t] = Isa::fma(wv, Isa::load(x + (c * kCount + t) * kLanes), acc[t]);
-      }
-      for (int t = 0; t < kCount; ++t) job.y[t * job.y_stride + n - job.first] = Isa::sum(acc[t]);
+      Vec acc = Isa::zero();
+      for (int64_t c = 0; c < job.x.num_chunks; ++c)
+        acc = Isa::fma(Isa::load(w + c * kLanes), Isa::load(x + c * kLanes), acc);
+      job.y[n - job.first] = Isa::sum(acc);
     }
   }
 
-  // Rows of the job, tile by tile [num_chunks][kRows][16]; rows past the last are zero.
-  static void fill_panel(const MultiplyJob& job) {
+  // Where the rows of a tile lie, in floats.
+  struct Tile {
+    const float* w;
+    int64_t row_step, chunk_step;
+    const char* next;  // memory that the next panel will read, fetched `lines` lines a chunk
+    int64_t lines;
+  };
+
+  // Rows [first, last) tile by tile [num_chunks][kRows][16]; rows up to a whole tile are zero.
+  static void fill_panel(const MultiplyJob& job, int64_t first, int64_t last) {
     const int64_t chunks = job.x.num_chunks;
-    auto* panel = static_cast<float*>(job.panel);
-    for (int64_t n = job.first; n < job.last || (n - job.first) % kRows != 0; ++n) {
-      const int64_t i = n - job.first;
-      float* dst = panel + (i / kRows * chunks * kRows + i % kRows) * kLanes;
-      const float* w = n < job.last ? floats(job.weight, n, job.row_scratch) : nullptr;
+    for (int64_t n = first; n < last || (n - first) % kRows != 0; ++n) {
+      const int64_t i = n - first;
+      float* dst = static_cast<float*>(job.panel) + (i / kRows * chunks * kRows + i % kRows) * kLanes;
+      const float* w = n < last ? floats(job.weight, n, job.row_scratch) : nullptr;
       for (int64_t c = 0; c < chunks; ++c)
         Isa::store(dst + c * kRows * kLanes, w != nullptr ? Isa::load(w + c * kLanes) : Isa::zero());
     }
   }
 
   // All sums of a tile; its y is kTokens rows of kRows.
-  static void tile(const float* w, const float* x, int64_t chunks, float* y, int64_t y_stride) {
+  static void multiply_tile(const Tile& tile, const float* x, int64_t chunks, float* y, int64_t y_stride) {
     Vec acc[kTokens][kRows];
     for (auto& row_acc : acc)
       for (Vec& a : row_acc) a = Isa::zero();
-    for (int64_t c = 0; c < chunks; ++c) {
+    const float* w = tile.w;
+    const char* next = tile.next;
+    for (int64_t c = 0; c < chunks; ++c, w += tile.chunk_step, x += kTokens * kLanes) {
+      for (int64_t i = 0; i < tile.lines; ++i, next += 64) __builtin_prefetch(next);
       Vec wv[kRows];
-      for (int r = 0; r < kRows; ++r) wv[r] = Isa::load(w + (c * kRows + r) * kLanes);
+      for (int r = 0; r < kRows; ++r) wv[r] = Isa::load(w + r * tile.row_step);
       for (int t = 0; t < kTokens; ++t) {
-        const Vec xv = Isa::load(x + (c * kTokens + t) * kLanes);
+        const Vec xv = Isa::load(x + t * kLanes);
         for (int r = 0; r < kRows; ++r) acc[t][r] = Isa::fma(wv[r], xv, acc[t][r]);
       }
     }
     Isa::store_sums(acc, y, y_stride);
   }
 
-  static void multiply_panel(const MultiplyJob& job) {
+  // A panel of one tile is read in place if memory holds just what a tile wants.
+  static Tile first_tile(const MultiplyJob& job, int64_t first, int64_t last) {
+    const WeightRows& w = job.weight;
+    const int64_t chunks = job.x.num_chunks, groups = (job.x.num_tokens + kTokens - 1) / kTokens;
+    const bool single = job.panel_rows == kRows;
+    const int64_t next_lines = kRows * w.cols * kElementBytes / 64;
+    Tile tile{.w = static_cast<const float*>(job.panel),
+              .row_step = kLanes,
+              .chunk_step = kRows * kLanes,
+              .next = row(w, first + kRows),
+              .lines = single && w.row_stride == w.cols
+                           ? (next_lines + groups * chunks - 1) / (groups * chunks)
+                           : 0};
+    if (kFormat == WeightFormat::kF32 && single && last - first == kRows && w.cols % kLanes == 0) {
+      tile.w = reinterpret_cast<const float*>(row(w, first));
+      tile.row_step = w.row_stride;
+      tile.chunk_step = kLanes;
+    } else {
+      fill_panel(job, first, last);
+    }
+    return tile;
+  }
+
+  static void multiply_panel(const MultiplyJob& job, int64_t first, int64_t last) {
     const int64_t chunks = job.x.num_chunks;
-    fill_panel(job);
-    const auto* w = static_cast<const float*>(job.panel);
     const auto* x = static_cast<const float*>(job.x.data);
-    for (int64_t t = 0; t < job.x.num_tokens; t += kTokens)
-      for (int64_t i = 0; i < job.last - job.first; i += kRows)
-        tile(w + i * chunks * kLanes, x + t * chunks * kLanes, chunks, job.y + t * job.y_stride + i,
-             job.y_stride);
+    Tile tile = first_tile(job, first, last);
+    const float* w = tile.w;
+    for (int64_t t = 0; t < job.x.num_tokens; t += kTokens) {
+      for (int64_t n = first; n < last; n += kRows) {
+        tile.w = w + (n - first) * chunks * kLanes;
+        multiply_tile(tile, x + t * chunks * kLanes, chunks, job.y + t * job.y_stride + n - job.first,
+                      job.y_stride);
+      }
+      tile.next += tile.lines * chunks * 64;
+    }
   }
 
   static void multiply(const MultiplyJob& job) {
-    if (job.x.num_tokens > Isa::kMaxStreamed) return multiply_panel(job);
-    switch (job.x.num_tokens) {
-      case 1:
-        return stream<1>(job);
-      case 2:
-        return stream<2>(job);
-      case 3:
-        return stream<3>(job);
-      case 4:
-        return stream<4>(job);
-    }
-    if constexpr (Isa::kMaxStreamed == 8) {
-      switch (job.x.num_tokens) {
-        case 5:
-          return stream<5>(job);
-        case 6:
-          return stream<6>(job);
-        case 7:
-          return stream<7>(job);
-        case 8:
-          return stream<8>(job);
-      }
-    }
+    if (job.x.num_tokens == 1) return job.weight.scales == nullptr ? stream(job) : stream_scaled(job);
+    for (int64_t n = job.first; n < job.last; n += job.panel_rows)
+      multiply_panel(job, n, n + job.panel_rows < job.last ? n + job.panel_rows : job.last);
   }
 };
 
@@ -200,7 +242,6 @@ constexpr MatmulKernels kF32Kernels = {
     .chunk_unit = 16,
     .tile_rows = Isa::kTileRows,
     .tile_tokens = Isa::kTileTokens,
-    .max_streamed = Isa::kMaxStreamed,
     .pack = F32Rows<Isa>::pack,
     .multiply = F32Matmul<Isa, kFormat>::multiply,
     .store = F32Rows<Isa>::store,

@@ -54,8 +54,9 @@ struct PackJob {
 
 // Rows [first, last) of a weight times all tokens: y[t * y_stride + n - first]. y has room for whole tiles:
 // num_tokens rounded up to a group, last - first rounded up to tile_rows; what is beyond is written and means
-// nothing. `row_scratch` holds one padded row of f32; `panel` last - first padded rows (whole tiles) of x's
-// type.
+// nothing. Weights go through registers straight from memory for one token, and for more in panels of
+// `panel_rows` rows (a multiple of tile_rows) that all tokens pass before the next is read. `row_scratch`
+// holds one padded row of f32; `panel` panel_rows padded rows of x's type.
 struct MultiplyJob {
   WeightRows weight;
   int64_t first;
@@ -63,17 +64,17 @@ struct MultiplyJob {
   PackedTokens x;
   float* y;
   int64_t y_stride;
+  int64_t panel_rows;
   float* row_scratch;
   void* panel;
 };
 
 struct MatmulKernels {
-  int x_bytes;       // of a packed element: 4 (f32) or 2 (bf16)
-  int chunk;         // columns a step; num_chunks = ceil(cols / chunk_unit) * chunk_unit / chunk
-  int chunk_unit;    // columns are padded to a multiple of it
-  int tile_rows;     // weight rows a tile
-  int tile_tokens;   // tokens a tile, and a group of more than max_streamed tokens
-  int max_streamed;  // up to so many tokens form one group, and weights go straight from memory to registers
+  int x_bytes;      // of a packed element: 4 (f32) or 2 (bf16)
+  int chunk;        // columns a step; num_chunks = ceil(cols / chunk_unit) * chunk_unit / chunk
+  int chunk_unit;   // columns are padded to a multiple of it
+  int tile_rows;    // weight rows a tile
+  int tile_tokens;  // tokens a tile, and a group of more than one token
   void (*pack)(const PackJob&);
   void (*multiply)(const MultiplyJob&);
   // out[i] = y[i], rounded to bf16 (nearest even, NaN stays NaN) or copied.
