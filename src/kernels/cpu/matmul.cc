@@ -87,7 +87,8 @@ WeightRows weight_rows(const ops::WeightView& w) {
 
 ThreadBuffers ThreadBuffers::take(Arena& arena, const MatmulKernels& k, int64_t cols) {
   return {.row = arena.take<float>(padded_cols(k, cols)),
-          .panel = arena.take<std::byte>(most_panel_rows(k, cols) * padded_cols(k, cols) * k.x_bytes)};
+          .panel = arena.take<std::byte>(most_panel_rows(k, cols) * padded_cols(k, cols) * k.x_bytes),
+          .sums = arena.take<float>(most_panel_rows(k, cols) * k.tile_tokens * 16)};
 }
 
 PackJob pack_job(const MatmulKernels& k, const TensorView& x, void* packed) {
@@ -116,7 +117,8 @@ void multiply(const MatmulKernels& k, const WeightRows& w, Range rows, const Pac
               .y_stride = y_stride,
               .panel_rows = panel_rows(k, x, w.cols),
               .row_scratch = buffers.row,
-              .panel = buffers.panel});
+              .panel = buffers.panel,
+              .sums = buffers.sums});
 }
 
 void store_block(const MatmulKernels& k, const float* y, int64_t y_stride, const TensorView& out,

@@ -84,6 +84,7 @@ WeightRows weight_rows(const ops::WeightView& weight);
 struct ThreadBuffers {
   float* row;
   std::byte* panel;
+  float* sums;
 
   static ThreadBuffers take(Arena& arena, const MatmulKernels& k, int64_t cols);
 };

@@ -4,6 +4,8 @@
 
 #include <immintrin.h>
 
+#include <cstdint>
+
 namespace latent::kernels::cpu {
 
 namespace {  // compiled apart in each file that includes it: its instructions are that file's
@@ -15,33 +17,36 @@ inline float sum_lanes(__m512 v) {
   return _mm_cvtss_f32(_mm_add_ss(by2, _mm_movehdup_ps(by2)));
 }
 
-// y[t * y_stride + r] = sum_lanes(acc[t][r]) for four tokens and up to four rows: a transposing tree with the
-// same additions.
-template <int kRows>
-inline void store_tile_sums(const __m512 (&acc)[4][kRows], float* y, int64_t y_stride) {
-  // The tree leaves the sum of v[i + {0, 8, 4, 12}[block]] at place {0, 2, 1, 3}[i] of each 128-bit block.
-  constexpr int kTokenAt[4] = {0, 2, 1, 3}, kRowAt[4] = {0, 2, 1, 3};
-  __m512 v[16];
-  for (int t = 0; t < 4; ++t)
-    for (int r = 0; r < 4; ++r)
-      v[kTokenAt[t] * 4 + kRowAt[r]] = r < kRows ? acc[t][r < kRows ? r : 0] : _mm512_setzero_ps();
-  for (int i = 0; i < 8; ++i)
-    v[i] =
-        _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 8], 0x44), _mm512_shuffle_f32x4(v[i], v[i + 8], 0xEE));
-  for (int i = 0; i < 4; ++i)
-    v[i] =
-        _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 4], 0xDD));
-  for (int i = 0; i < 2; ++i) {
-    const __m512d a = _mm512_castps_pd(v[i]), b = _mm512_castps_pd(v[i + 2]);
-    v[i] =
-        _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
-  }
-  const __m512 sums = _mm512_add_ps(_mm512_shuffle_ps(v[0], v[1], 0x88), _mm512_shuffle_ps(v[0], v[1], 0xDD));
-  const __mmask8 rows = static_cast<__mmask8>((1 << kRows) - 1);
-  _mm_mask_storeu_ps(y, rows, _mm512_castps512_ps128(sums));
-  _mm_mask_storeu_ps(y + y_stride, rows, _mm512_extractf32x4_ps(sums, 1));
-  _mm_mask_storeu_ps(y + 2 * y_stride, rows, _mm512_extractf32x4_ps(sums, 2));
-  _mm_mask_storeu_ps(y + 3 * y_stride, rows, _mm512_extractf32x4_ps(sums, 3));
+// One level of a transposing tree: each adds the halves of a to each other, and those of b, and lays the sums
+// side by side; the last level's order is the order of the arguments.
+inline __m512 fold_by_8(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
+}
+inline __m512 fold_by_4(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+}
+inline __m512 fold_by_2(__m512 a, __m512 b) {
+  const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                       _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+inline __m512 fold_by_1(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xDD));
+}
+
+// Four tokens' registers of one weight row, folded to 128 bits each.
+inline __m512 fold_tokens(const __m512 (&acc)[4][4], int row) {
+  return fold_by_4(fold_by_8(acc[0][row], acc[1][row]), fold_by_8(acc[2][row], acc[3][row]));
+}
+
+// y[t * y_stride + r] = sum_lanes(acc[t][r]), with the same additions.
+inline void store_tile_sums(const __m512 (&acc)[4][4], float* y, int64_t y_stride) {
+  const __m512 sums = fold_by_1(fold_by_2(fold_tokens(acc, 0), fold_tokens(acc, 1)),
+                                fold_by_2(fold_tokens(acc, 2), fold_tokens(acc, 3)));
+  _mm_storeu_ps(y, _mm512_castps512_ps128(sums));
+  _mm_storeu_ps(y + y_stride, _mm512_extractf32x4_ps(sums, 1));
+  _mm_storeu_ps(y + 2 * y_stride, _mm512_extractf32x4_ps(sums, 2));
+  _mm_storeu_ps(y + 3 * y_stride, _mm512_extractf32x4_ps(sums, 3));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace latent::kernels::cpu {
 namespace {
 
-constexpr int kChunk = 32, kTokens = 4;
+constexpr int kChunk = 32, kTokens = 4, kRows = 4, kLanes = 16;
 
 inline __m512i load(const void* p) { return _mm512_loadu_si512(p); }
 inline __m512 dot(__m512 acc, __m512i a, __m512i b) {
@@ -47,7 +47,7 @@ constexpr E4M3Table kTable = make_table();
 
 // Weights in memory: how 64 (f8_e4m3) or 32 (bf16) columns become chunks.
 struct Bf16Rows {
-  static constexpr int kElementBytes = 2, kUnit = 32, kTileRows = 4;
+  static constexpr int kElementBytes = 2, kUnit = 32;
   static constexpr bool kScaled = false;
 
   void read(const char* p, __m512i (&chunk)[1]) const { chunk[0] = load(p); }
@@ -59,7 +59,7 @@ struct Bf16Rows {
 // The bytes of 64 codes are interleaved 128 bits at a time, so the chunks hold columns 0-7, 16-23, 32-39,
 // 48-55 and the rest; activations are packed in the same order.
 struct E4M3Rows {
-  static constexpr int kElementBytes = 1, kUnit = 64, kTileRows = 3;
+  static constexpr int kElementBytes = 1, kUnit = 64;
   static constexpr bool kScaled = true;
   const __m512i high0 = load(kTable.high), high1 = load(kTable.high + 64);
   const __m512i low0 = load(kTable.low), low1 = load(kTable.low + 64);
@@ -79,7 +79,7 @@ struct E4M3Rows {
 
 template <class Rows>
 struct Bf16Matmul {
-  static constexpr int kRows = Rows::kTileRows, kChunks = Rows::kUnit / kChunk;
+  static constexpr int kChunks = Rows::kUnit / kChunk;
 
   static const char* row(const WeightRows& w, int64_t n) {
     return static_cast<const char*>(w.values) + n * w.row_stride * Rows::kElementBytes;
@@ -180,32 +180,55 @@ struct Bf16Matmul {
       for (__m512& a : row_acc) a = _mm512_setzero_ps();
   }
 
-  // total += the tile, block of columns by block, each times its scale.
-  static void add_scaled(const MultiplyJob& job, const Tile& tile, const char* x,
-                         __m512 (&total)[kTokens][kRows]) {
+  static void load_sums(const float* sums, bool none, __m512 (&acc)[kTokens][kRows]) {
+    for (int t = 0; t < kTokens; ++t)
+      for (int r = 0; r < kRows; ++r)
+        acc[t][r] = none ? _mm512_setzero_ps() : _mm512_load_ps(sums + (t * kRows + r) * kLanes);
+  }
+  static void store_sums(const __m512 (&acc)[kTokens][kRows], float* sums) {
+    for (int t = 0; t < kTokens; ++t)
+      for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + (t * kRows + r) * kLanes, acc[t][r]);
+  }
+
+  // sums += the chunks, block of columns by block, each times its scale. The sums stay in memory, for no
+  // register is left for them.
+  static void add_scaled(const MultiplyJob& job, const Tile& tile, const char* x, int64_t first,
+                         int64_t count, float* sums) {
     const float* scales[kRows];
     for (int r = 0; r < kRows; ++r)
       scales[r] = row_scales(job.weight, tile.first_row + r < job.last ? tile.first_row + r : job.last - 1);
-    const int64_t step = job.weight.block_cols / kChunk, chunks = job.x.num_chunks;
-    for (int64_t c = 0, block = 0; c < chunks; c += step, ++block) {
+    const int64_t step = job.weight.block_cols / kChunk, end = first + count;
+    for (int64_t c = first; c < end; c += step) {
       __m512 acc[kTokens][kRows];
       clear(acc);
-      add_chunks(tile, x, c, chunks - c < step ? chunks - c : step, acc);
+      add_chunks(tile, x, c, end - c < step ? end - c : step, acc);
       for (int r = 0; r < kRows; ++r) {
-        const __m512 scale = _mm512_set1_ps(scales[r][block]);
-        for (int t = 0; t < kTokens; ++t) total[t][r] = _mm512_fmadd_ps(acc[t][r], scale, total[t][r]);
+        const __m512 scale = _mm512_set1_ps(scales[r][c / step]);
+        for (int t = 0; t < kTokens; ++t) {
+          float* sum = sums + (t * kRows + r) * kLanes;
+          const __m512 before = c == 0 ? _mm512_setzero_ps() : _mm512_load_ps(sum);
+          _mm512_store_ps(sum, _mm512_fmadd_ps(acc[t][r], scale, before));
+        }
       }
     }
   }
 
-  static void multiply_tile(const MultiplyJob& job, const Tile& tile, const char* x, float* y) {
-    __m512 total[kTokens][kRows];
-    clear(total);
-    if constexpr (Rows::kScaled)
-      add_scaled(job, tile, x, total);
-    else
-      add_chunks(tile, x, 0, job.x.num_chunks, total);
-    store_tile_sums(total, y, job.y_stride);
+  // Chunks [first, first + count) of a tile times a group of tokens. The sums go on from `sums` and back
+  // there, or to y (kTokens rows of kRows) after the last chunk.
+  static void multiply_tile(const MultiplyJob& job, const Tile& tile, const char* x, int64_t first,
+                            int64_t count, float* sums, float* y) {
+    const bool last = first + count == job.x.num_chunks;
+    __m512 acc[kTokens][kRows];
+    if constexpr (Rows::kScaled) {
+      add_scaled(job, tile, x, first, count, sums);
+      if (!last) return;
+      load_sums(sums, false, acc);
+    } else {
+      load_sums(sums, first == 0, acc);
+      add_chunks(tile, x, first, count, acc);
+      if (!last) return store_sums(acc, sums);
+    }
+    store_tile_sums(acc, y, job.y_stride);
   }
 
   // A panel of one tile is read in place if memory holds just what a tile wants.
@@ -230,16 +253,30 @@ struct Bf16Matmul {
     return tile;
   }
 
+  // Chunks of a block of columns that a group of tokens stays in the first-level cache for: about 2048
+  // columns, whole scale blocks.
+  static int64_t block_chunks(const MultiplyJob& job) {
+    constexpr int64_t kCols = 2048;
+    if (job.panel_rows == kRows) return job.x.num_chunks;
+    const int64_t unit = Rows::kScaled ? job.weight.block_cols : kChunk;
+    return (kCols > unit ? kCols / unit * unit : unit) / kChunk;
+  }
+
+  // Tokens group by group; of a group a block of columns at a time while the panel's rows pass.
   static void multiply_panel(const MultiplyJob& job, int64_t first, int64_t last) {
-    const int64_t chunks = job.x.num_chunks;
-    const auto* x = static_cast<const char*>(job.x.data);
+    const int64_t chunks = job.x.num_chunks, step = block_chunks(job);
     const Tile start = first_tile(job, first, last);
     Tile tile = start;
     for (int64_t t = 0; t < job.x.num_tokens; t += kTokens) {
-      for (int64_t n = first; n < last; n += kRows) {
-        tile.w = start.w + (n - first) * chunks * 64;
-        tile.first_row = n;
-        multiply_tile(job, tile, x + t * chunks * 64, job.y + t * job.y_stride + n - job.first);
+      const char* x = static_cast<const char*>(job.x.data) + t * chunks * 64;
+      for (int64_t c = 0; c < chunks; c += step) {
+        const int64_t count = chunks - c < step ? chunks - c : step;
+        for (int64_t n = first; n < last; n += kRows) {
+          tile.w = start.w + (n - first) * chunks * 64;
+          tile.first_row = n;
+          multiply_tile(job, tile, x, c, count, job.sums + (n - first) * kTokens * kLanes,
+                        job.y + t * job.y_stride + n - job.first);
+        }
       }
       tile.next += tile.lines * chunks * 64;
     }
@@ -303,7 +340,7 @@ MatmulKernels make_kernels() {
   kernels.x_bytes = 2;
   kernels.chunk = kChunk;
   kernels.chunk_unit = Rows::kUnit;
-  kernels.tile_rows = Rows::kTileRows;
+  kernels.tile_rows = kRows;
   kernels.tile_tokens = kTokens;
   kernels.pack = pack<Rows>;
   kernels.multiply = Bf16Matmul<Rows>::multiply;

@@ -122,14 +122,18 @@ struct F32Matmul {
     }
   }
 
-  // All sums of a tile; its y is kTokens rows of kRows.
-  static void multiply_tile(const Tile& tile, const float* x, int64_t chunks, float* y, int64_t y_stride) {
+  // Chunks [first, first + count) of a tile times a group of tokens. The sums go on from `sums` and back
+  // there, or to y (kTokens rows of kRows) after the last chunk.
+  static void multiply_tile(const MultiplyJob& job, const Tile& tile, const float* x, int64_t first,
+                            int64_t count, float* sums, float* y) {
     Vec acc[kTokens][kRows];
-    for (auto& row_acc : acc)
-      for (Vec& a : row_acc) a = Isa::zero();
-    const float* w = tile.w;
-    const char* next = tile.next;
-    for (int64_t c = 0; c < chunks; ++c, w += tile.chunk_step, x += kTokens * kLanes) {
+    for (int t = 0; t < kTokens; ++t)
+      for (int r = 0; r < kRows; ++r)
+        acc[t][r] = first == 0 ? Isa::zero() : Isa::load(sums + (t * kRows + r) * kLanes);
+    const float* w = tile.w + first * tile.chunk_step;
+    const char* next = tile.next + first * tile.lines * 64;
+    x += first * kTokens * kLanes;
+    for (int64_t c = 0; c < count; ++c, w += tile.chunk_step, x += kTokens * kLanes) {
       for (int64_t i = 0; i < tile.lines; ++i, next += 64) __builtin_prefetch(next);
       Vec wv[kRows];
       for (int r = 0; r < kRows; ++r) wv[r] = Isa::load(w + r * tile.row_step);
@@ -138,7 +142,9 @@ struct F32Matmul {
         for (int r = 0; r < kRows; ++r) acc[t][r] = Isa::fma(wv[r], xv, acc[t][r]);
       }
     }
-    Isa::store_sums(acc, y, y_stride);
+    if (first + count == job.x.num_chunks) return Isa::store_sums(acc, y, job.y_stride);
+    for (int t = 0; t < kTokens; ++t)
+      for (int r = 0; r < kRows; ++r) Isa::store(sums + (t * kRows + r) * kLanes, acc[t][r]);
   }
 
   // A panel of one tile is read in place if memory holds just what a tile wants.
@@ -164,16 +170,23 @@ struct F32Matmul {
     return tile;
   }
 
+  // Tokens group by group; of a group a block of columns at a time, so that it stays in the first-level cache
+  // while the panel's rows pass.
   static void multiply_panel(const MultiplyJob& job, int64_t first, int64_t last) {
+    constexpr int64_t kBlockChunks = 1024 / kLanes;
     const int64_t chunks = job.x.num_chunks;
-    const auto* x = static_cast<const float*>(job.x.data);
-    Tile tile = first_tile(job, first, last);
-    const float* w = tile.w;
+    const Tile start = first_tile(job, first, last);
+    const int64_t step = job.panel_rows == kRows ? chunks : kBlockChunks;
+    Tile tile = start;
     for (int64_t t = 0; t < job.x.num_tokens; t += kTokens) {
-      for (int64_t n = first; n < last; n += kRows) {
-        tile.w = w + (n - first) * chunks * kLanes;
-        multiply_tile(tile, x + t * chunks * kLanes, chunks, job.y + t * job.y_stride + n - job.first,
-                      job.y_stride);
+      const float* x = static_cast<const float*>(job.x.data) + t * chunks * kLanes;
+      for (int64_t c = 0; c < chunks; c += step) {
+        const int64_t count = chunks - c < step ? chunks - c : step;
+        for (int64_t n = first; n < last; n += kRows) {
+          tile.w = start.w + (n - first) * chunks * kLanes;
+          multiply_tile(job, tile, x, c, count, job.sums + (n - first) * kTokens * kLanes,
+                        job.y + t * job.y_stride + n - job.first);
+        }
       }
       tile.next += tile.lines * chunks * 64;
     }

@@ -56,7 +56,8 @@ struct PackJob {
 // num_tokens rounded up to a group, last - first rounded up to tile_rows; what is beyond is written and means
 // nothing. Weights go through registers straight from memory for one token, and for more in panels of
 // `panel_rows` rows (a multiple of tile_rows) that all tokens pass before the next is read. `row_scratch`
-// holds one padded row of f32; `panel` panel_rows padded rows of x's type.
+// holds one padded row of f32; `panel` panel_rows padded rows of x's type; `sums` 16 f32 for each weight row
+// of a panel and token of a tile.
 struct MultiplyJob {
   WeightRows weight;
   int64_t first;
@@ -67,6 +68,7 @@ struct MultiplyJob {
   int64_t panel_rows;
   float* row_scratch;
   void* panel;
+  float* sums;
 };
 
 struct MatmulKernels {
