@@ -9,6 +9,7 @@
 
 #include "attention/backends/cuda/device_run.h"
 #include "attention/backends/cuda_common/device_info.h"
+#include "tensor/convert.h"
 #include "testing/compare.h"
 #include "testing/poison.h"
 #include "testing/random.h"
