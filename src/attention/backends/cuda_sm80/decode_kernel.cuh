@@ -26,8 +26,6 @@ namespace latent::attention::cuda {
 inline constexpr float kLog2E = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 
-__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ inline float to_float(__half x) { return __half2float(x); }
 template <class T>
 __device__ inline T from_float(float x);
 template <>
@@ -51,6 +49,11 @@ __device__ inline void wait_for_all_but(int groups) {
     default:
       return ptx::cp_async_wait<3>();
   }
+}
+
+// mine * a + other * b, rounded the same way whichever side does it.
+__device__ inline float join(float mine, float a, float other, float b, bool mine_is_left) {
+  return mine_is_left ? __fmaf_rn(mine, a, __fmul_rn(other, b)) : __fmaf_rn(other, b, __fmul_rn(mine, a));
 }
 
 template <class T, class Config>
@@ -116,7 +119,7 @@ class DecodeCta {
   __device__ void attend(int first, int last);
   __device__ void merge_pieces(const Pieces& pieces);
   __device__ void store_partial(int slot);
-  __device__ void load_and_merge(int slot);
+  __device__ void load_and_merge(int slot, bool mine_is_left);
   __device__ void write_rows();
   __device__ void write_row(int local, int column, float a, float b);
   __device__ void write_empty_rows();
@@ -230,10 +233,9 @@ __device__ void DecodeCta<T, Config>::soften(int tile) {
   float sum = 0;
 #pragma unroll
   for (int j = 0; j < kMine; ++j) {
-    // The sum takes the rounded weight, so that the weights that multiply the values add up to one.
-    const T weight = from_float<T>(ptx::exp2_approx(x[j] - base));
-    shared_.weights[local * Config::kWeightStride + share + j * kSharers] = weight;
-    sum += to_float(weight);
+    const float weight = ptx::exp2_approx(x[j] - base);
+    shared_.weights[local * Config::kWeightStride + share + j * kSharers] = from_float<T>(weight);
+    sum += weight;  // unrounded: the LSE is good to fp32
   }
 #pragma unroll
   for (int d = 1; d < kSharers; d *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
@@ -356,7 +358,7 @@ __device__ void DecodeCta<T, Config>::store_partial(int slot) {
 // out_ and row_max become the union of this CTA's state with the one in `slot`. Total: empty with empty is
 // empty.
 template <class T, class Config>
-__device__ void DecodeCta<T, Config>::load_and_merge(int slot) {
+__device__ void DecodeCta<T, Config>::load_and_merge(int slot, bool mine_is_left) {
   const int64_t at = int64_t{slot} * p_.num_row_tiles + row_tile_;
   if (threadIdx.x < Config::kRows) {
     const float mine = shared_.row_max[threadIdx.x];
@@ -380,10 +382,10 @@ __device__ void DecodeCta<T, Config>::load_and_merge(int slot) {
     for (int n = 0; n < Config::kValueTiles; ++n) {
       const float4 x = __ldcg(
           reinterpret_cast<const float4*>(from + (m * Config::kValueTiles + n) * Config::kThreads * 4));
-      out_[m][n][0] = out_[m][n][0] * mine_low + x.x * other_low;
-      out_[m][n][1] = out_[m][n][1] * mine_low + x.y * other_low;
-      out_[m][n][2] = out_[m][n][2] * mine_high + x.z * other_high;
-      out_[m][n][3] = out_[m][n][3] * mine_high + x.w * other_high;
+      out_[m][n][0] = join(out_[m][n][0], mine_low, x.x, other_low, mine_is_left);
+      out_[m][n][1] = join(out_[m][n][1], mine_low, x.y, other_low, mine_is_left);
+      out_[m][n][2] = join(out_[m][n][2], mine_high, x.z, other_high, mine_is_left);
+      out_[m][n][3] = join(out_[m][n][3], mine_high, x.w, other_high, mine_is_left);
     }
   }
 }
@@ -412,7 +414,7 @@ __device__ void DecodeCta<T, Config>::merge_pieces(const Pieces& pieces) {
     }
     __syncthreads();  // the flag: thread 0 to all
     if (shared_.flag == 0) return;
-    load_and_merge(slot(is_left ? middle : group));
+    load_and_merge(slot(is_left ? middle : group), is_left);
     __syncthreads();  // row_max: row threads to the next level
   }
   write_rows();
