@@ -26,6 +26,8 @@ namespace latent::attention::cuda {
 inline constexpr float kLog2E = 1.4426950408889634f;
 inline constexpr float kLn2 = 0.6931471805599453f;
 
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(__half x) { return __half2float(x); }
 template <class T>
 __device__ inline T from_float(float x);
 template <>
@@ -136,7 +138,7 @@ class DecodeCta {
   // Output of this warp's columns, unnormalised until attend() ends: [row tile][column tile][mma layout].
   float out_[Config::kRowTiles][Config::kValueTiles][4];
   // Softmax state of the row that this thread softens.
-  float max_ = 0, sum_ = 0;
+  float max_ = 0, sum_ = 0, weight_sum_ = 0;
 };
 
 template <class T, class Config>
@@ -230,16 +232,22 @@ __device__ void DecodeCta<T, Config>::soften(int tile) {
   const float new_max = fmaxf(max_, largest);
   const float base = new_max == -INFINITY ? 0.0f : new_max;  // a row without keys so far
   const float rescale = ptx::exp2_approx(max_ - base);
-  float sum = 0;
+  float sum = 0, weight_sum = 0;
 #pragma unroll
   for (int j = 0; j < kMine; ++j) {
     const float weight = ptx::exp2_approx(x[j] - base);
-    shared_.weights[local * Config::kWeightStride + share + j * kSharers] = from_float<T>(weight);
-    sum += weight;  // unrounded: the LSE is good to fp32
+    const T rounded = from_float<T>(weight);
+    shared_.weights[local * Config::kWeightStride + share + j * kSharers] = rounded;
+    sum += weight;                    // for the LSE, which is good to fp32
+    weight_sum += to_float(rounded);  // for the output: the weights that multiply the values add up to one
   }
 #pragma unroll
-  for (int d = 1; d < kSharers; d *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
+  for (int d = 1; d < kSharers; d *= 2) {
+    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
+    weight_sum += __shfl_xor_sync(0xFFFFFFFFu, weight_sum, d);
+  }
   sum_ = sum_ * rescale + sum;
+  weight_sum_ = weight_sum_ * rescale + weight_sum;
   max_ = new_max;
   if (share == 0) shared_.rescale[local] = rescale;
 }
@@ -296,7 +304,7 @@ __device__ void DecodeCta<T, Config>::attend(int first, int last) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) out_[m][n][i] = 0;
   max_ = -INFINITY;
-  sum_ = 0;
+  sum_ = weight_sum_ = 0;
 
   int stage = 0;
   for (int tile = first; tile < last; ++tile) {
@@ -315,17 +323,19 @@ __device__ void DecodeCta<T, Config>::attend(int first, int last) {
     add_values(keys);
     stage = stage + 1 == stages_ ? 0 : stage + 1;
   }
+  __syncthreads();  // rescale: the last add_values is done with it
   constexpr int kSharers = Config::kThreads / Config::kRows;
   if (threadIdx.x % kSharers == 0) {
     shared_.row_max[threadIdx.x / kSharers] = max_;
     shared_.row_sum[threadIdx.x / kSharers] = sum_;
+    shared_.rescale[threadIdx.x / kSharers] = weight_sum_;
   }
   __syncthreads();  // sums: softening threads to warps
 #pragma unroll
   for (int m = 0; m < Config::kRowTiles; ++m)
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const float sum = shared_.row_sum[m * 16 + lane_ / 4 + half * 8];
+      const float sum = shared_.rescale[m * 16 + lane_ / 4 + half * 8];
       const float factor = sum > 0 ? 1.0f / sum : 0.0f;
 #pragma unroll
       for (int n = 0; n < Config::kValueTiles; ++n) {
