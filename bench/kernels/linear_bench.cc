@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <ctime>
 #include <functional>
@@ -104,22 +105,66 @@ Weight make_weight(DType dtype, const Shape& shape, uint64_t seed, int threads) 
   return w;
 }
 
-// Sums memory, 64 bytes a step in eight chains: a contiguous part a thread.
-typedef uint64_t Words __attribute__((vector_size(64)));
-uint64_t read_all(const std::byte* data, int64_t bytes, int threads) {
-  std::vector<uint64_t> sums(static_cast<size_t>(threads) * 8, 0);
+// Plain reads of memory: words of 32 or 64 bytes, in 4, 8 or 16 chains.
+typedef uint64_t Words32 __attribute__((vector_size(32)));
+typedef uint64_t Words64 __attribute__((vector_size(64)));
+using ReadForm = uint64_t (*)(const std::byte* data, int64_t bytes);
+
+template <int kChains>
+[[gnu::target("avx2")]] uint64_t read_32(const std::byte* data, int64_t bytes) {
+  const auto* p = reinterpret_cast<const Words32*>(data);
+  Words32 sum[kChains] = {};
+  for (int64_t i = 0; i < bytes / 32; i += kChains)
+    for (int j = 0; j < kChains; ++j) sum[j] ^= p[i + j];
+  for (int j = 1; j < kChains; ++j) sum[0] ^= sum[j];
+  return sum[0][0] ^ sum[0][3];
+}
+
+template <int kChains>
+[[gnu::target("avx512f")]] uint64_t read_64(const std::byte* data, int64_t bytes) {
+  const auto* p = reinterpret_cast<const Words64*>(data);
+  Words64 sum[kChains] = {};
+  for (int64_t i = 0; i < bytes / 64; i += kChains)
+    for (int j = 0; j < kChains; ++j) sum[j] ^= p[i + j];
+  for (int j = 1; j < kChains; ++j) sum[0] ^= sum[j];
+  return sum[0][0] ^ sum[0][5];
+}
+
+constexpr ReadForm kReadForms[] = {read_32<4>, read_32<8>, read_32<16>, read_64<4>, read_64<8>, read_64<16>};
+constexpr const char* kReadNames[] = {"32 B x 4", "32 B x 8", "32 B x 16",
+                                      "64 B x 4", "64 B x 8", "64 B x 16"};
+ReadForm best_read = read_32<8>;
+
+// A contiguous part a thread, the last bytes short of 1 KiB left out.
+uint64_t read_all(const std::byte* data, int64_t bytes, int threads, ReadForm form = best_read) {
+  std::atomic<uint64_t> sum = 0;
   parallel_team(threads, [&](int thread, int team) {
-    const Range range = split_range(bytes / 512, thread, team);
-    const auto* p = reinterpret_cast<const Words*>(data);
-    Words sum[8] = {};
-    for (int64_t i = range.begin * 8; i < range.end * 8; i += 8)
-      for (int j = 0; j < 8; ++j) sum[j] ^= p[i + j];
-    for (int j = 1; j < 8; ++j) sum[0] ^= sum[j];
-    sums[static_cast<size_t>(thread) * 8] = sum[0][0] ^ sum[0][5];
+    const Range range = split_range(bytes / 1024, thread, team);
+    sum ^= form(data + range.begin * 1024, range.size() * 1024);
   });
-  uint64_t all = 0;
-  for (const uint64_t s : sums) all ^= s;
-  return all;
+  return sum;
+}
+
+// The ceiling is the best of these forms, found once.
+void choose_read(const Options& o) {
+  const Tensor memory = make_tensor(DType::kU8, {static_cast<int64_t>(o.gib * (1 << 30))});
+  fill(memory.view(), 3, o.threads);
+  double best = 0;
+  uint64_t sink = 0;
+  const size_t forms = cpu_features().avx512 ? 6 : 3;
+  for (size_t i = 0; i < forms; ++i) {
+    std::vector<double> rates;
+    for (int round = 0; round < 5; ++round) {
+      const auto bytes = memory.view().num_bytes();
+      const double time =
+          seconds([&] { sink ^= read_all(memory.data<std::byte>(), bytes, o.threads, kReadForms[i]); });
+      rates.push_back(1e-9 * static_cast<double>(bytes) / time);
+    }
+    fmt::print("plain read, {}: {:.1f} GB/s{}\n", kReadNames[i], median(rates), sink == 1 ? "." : "");
+    if (median(rates) <= best) continue;
+    best = median(rates);
+    best_read = kReadForms[i];
+  }
 }
 
 template <class Params>
@@ -302,6 +347,7 @@ void bench_moe(const Options& o, DType weight_type, int64_t tokens, int64_t expe
 void run(const Options& o) {
   const auto wanted = [&](const char* part) { return o.only.empty() || o.only == part; };
   fmt::print("{} threads, {}\n", o.threads, to_string(cpu_features()));
+  choose_read(o);
   if (wanted("decode")) {
     bench_decode(o, DType::kBF16, DType::kBF16, 2048, 4096, {1, 2, 4, 8, 16});
     bench_decode(o, DType::kBF16, DType::kBF16, 1536, 7168, {1});
