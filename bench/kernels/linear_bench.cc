@@ -197,8 +197,9 @@ struct Samples {
     share.push_back(our_rate / ceiling_rate);
   }
   void print(const std::string& label, const char* unit) const {
-    fmt::print("{:<58} {:8.1f} {:<8} ceiling {:8.1f} (max {:8.1f})  share {:5.1f} %\n", label, median(ours),
-               unit, median(ceiling), *std::max_element(ceiling.begin(), ceiling.end()), 100 * median(share));
+    const auto most = [](const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); };
+    fmt::print("{:<54} {:7.1f} (max {:7.1f}) {:<8} ceiling {:7.1f} (max {:7.1f})  share {:5.1f} %\n", label,
+               median(ours), most(ours), unit, median(ceiling), most(ceiling), 100 * median(share));
     std::fflush(stdout);
   }
 };

@@ -88,38 +88,57 @@ struct Bf16Matmul {
     return w.scales + n / w.block_rows * w.scale_stride;
   }
 
-  // acc + w . x over a block of columns.
-  static __m512 stream_block(const Rows& rows, const char* w, int64_t cols, const char* x, __m512 acc) {
+  // acc + w . x over one unit of columns.
+  static __m512 stream_unit(const Rows& rows, const char* w, const char* x, __m512 acc) {
     __m512i chunk[kChunks];
+    rows.read(w, chunk);
+    for (int i = 0; i < kChunks; ++i) acc = dot(acc, chunk[i], load(x + i * 64));
+    return acc;
+  }
+
+  // The same over any columns.
+  static __m512 stream_block(const Rows& rows, const char* w, int64_t cols, const char* x, __m512 acc) {
     int64_t k = 0;
-    for (; k + Rows::kUnit <= cols; k += Rows::kUnit, x += kChunks * 64) {
-      rows.read(w + k * Rows::kElementBytes, chunk);
-      for (int i = 0; i < kChunks; ++i) acc = dot(acc, chunk[i], load(x + i * 64));
-    }
+    for (; k + Rows::kUnit <= cols; k += Rows::kUnit, x += kChunks * 64)
+      acc = stream_unit(rows, w + k * Rows::kElementBytes, x, acc);
     if (k == cols) return acc;
+    __m512i chunk[kChunks];
     rows.read_some(w + k * Rows::kElementBytes, cols - k, chunk);
     for (int i = 0; i < kChunks; ++i) acc = dot(acc, chunk[i], load(x + i * 64));
     return acc;
   }
 
-  static __m512 stream_row(const Rows& rows, const WeightRows& w, int64_t n, const char* x) {
-    if constexpr (!Rows::kScaled) return stream_block(rows, row(w, n), w.cols, x, _mm512_setzero_ps());
-    __m512 total = _mm512_setzero_ps();
+  // A row whose columns carry scales; kBlock is the columns of a block, 0 if only the weight knows them.
+  template <int kBlock>
+  static __m512 stream_scaled(const Rows& rows, const WeightRows& w, int64_t n, const char* x) {
+    const int64_t block = kBlock != 0 ? kBlock : w.block_cols, whole = w.cols / block;
+    const char* p = row(w, n);
     const float* scale = row_scales(w, n);
-    for (int64_t k = 0; k < w.cols; k += w.block_cols, ++scale) {
-      const int64_t cols = w.cols - k < w.block_cols ? w.cols - k : w.block_cols;
-      const __m512 sum = stream_block(rows, row(w, n) + k, cols, x + k * 2, _mm512_setzero_ps());
+    __m512 total = _mm512_setzero_ps();
+    for (int64_t b = 0; b < whole; ++b, p += block, x += 2 * block, ++scale) {
+      __m512 sum = _mm512_setzero_ps();
+      for (int64_t k = 0; k < block; k += Rows::kUnit) sum = stream_unit(rows, p + k, x + 2 * k, sum);
       total = _mm512_fmadd_ps(sum, _mm512_set1_ps(*scale), total);
     }
-    return total;
+    if (whole * block == w.cols) return total;
+    const __m512 sum = stream_block(rows, p, w.cols - whole * block, x, _mm512_setzero_ps());
+    return _mm512_fmadd_ps(sum, _mm512_set1_ps(*scale), total);
+  }
+
+  static __m512 stream_row(const Rows& rows, const WeightRows& w, int64_t n, const char* x) {
+    if constexpr (!Rows::kScaled)
+      return stream_block(rows, row(w, n), w.cols, x, _mm512_setzero_ps());
+    else
+      return w.block_cols == 128 ? stream_scaled<128>(rows, w, n, x) : stream_scaled<0>(rows, w, n, x);
   }
 
   // One token: a row is one chain, and the next rows' chains overlap it out of order.
   static void stream(const MultiplyJob& job) {
     const Rows rows;
+    const WeightRows w = job.weight;
     const auto* x = static_cast<const char*>(job.x.data);
     for (int64_t n = job.first; n < job.last; ++n)
-      job.y[n - job.first] = sum_lanes(stream_row(rows, job.weight, n, x));
+      job.y[n - job.first] = sum_lanes(stream_row(rows, w, n, x));
   }
 
   // Where the rows of a tile lie, in bytes.
