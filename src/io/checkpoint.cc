@@ -26,6 +26,8 @@ Result<std::vector<std::string>> safetensors_files(const fs::path& folder) {
   return names;
 }
 
+std::string whole_file(const std::string& name) { return name + ": the whole file"; }
+
 // A plain name: nothing that could leave the folder.
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.front() != '.' &&
@@ -90,16 +92,21 @@ Result<Checkpoint> Checkpoint::open_single(const fs::path& folder) {
   if (!names) return names.error();
   if (names->empty())
     return make_error(ErrorCode::kNotFound, "{} holds no *.safetensors file", folder.string());
-  if (names->size() > 1)
+  // What transformers writes and reads; other files beside it are none of the model's.
+  const auto usual = std::find(names->begin(), names->end(), "model.safetensors");
+  const std::string chosen = usual != names->end() ? *usual : names->front();
+  if (names->size() > 1 && usual == names->end())
     return make_error(ErrorCode::kInvalidArgument,
                       "{} holds {} safetensors files ({}) but no {} that says which to use", folder.string(),
                       names->size(), list_some(*names), kIndexName);
-  Result<SafetensorsFile> file = SafetensorsFile::open(folder / names->front());
+  Result<SafetensorsFile> file = SafetensorsFile::open(folder / chosen);
   if (!file) return file.error();
   Checkpoint checkpoint;
   checkpoint.files_.push_back(std::make_unique<SafetensorsFile>(*std::move(file)));
   for (const FileTensor& t : checkpoint.files_[0]->tensors())
     checkpoint.tensors_[t.name] = {&t, checkpoint.files_[0].get()};
+  for (const std::string& name : *names)
+    if (name != chosen) checkpoint.stale_.push_back(whole_file(name));
   return checkpoint;
 }
 
@@ -135,7 +142,7 @@ Result<Checkpoint> Checkpoint::open_sharded(const fs::path& folder, const fs::pa
   Result<std::vector<std::string>> present = safetensors_files(folder);
   if (!present) return present.error();
   for (const std::string& name : *present)
-    if (!shards.contains(name)) checkpoint.stale_.push_back(fmt::format("{}: the whole file", name));
+    if (!shards.contains(name)) checkpoint.stale_.push_back(whole_file(name));
   return checkpoint;
 }
 

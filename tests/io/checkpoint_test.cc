@@ -121,6 +121,16 @@ TEST_F(CheckpointTest, refuses_several_files_without_an_index) {
   EXPECT_REFUSED("2 safetensors files (one.safetensors, two.safetensors)");
 }
 
+TEST_F(CheckpointTest, takes_model_safetensors_among_others_and_reports_them) {
+  write_shard(folder_ / "model.safetensors", {{"a", 1}});
+  write_shard(folder_ / "expected.safetensors", {{"a", -99}, {"b", 2}});
+  const Result<Checkpoint> checkpoint = Checkpoint::open(folder_.path());
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+  EXPECT_EQ(value_of(*checkpoint, "a"), 1);
+  EXPECT_EQ(checkpoint->find("b"), nullptr);
+  EXPECT_EQ(checkpoint->stale(), std::vector<std::string>{"expected.safetensors: the whole file"});
+}
+
 TEST_F(CheckpointTest, refuses_folders_without_weights) {
   EXPECT_REFUSED("holds no *.safetensors file");
   EXPECT_EQ(Checkpoint::open(folder_ / "none").error().code, ErrorCode::kNotFound);
