@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "io/json_text.h"
+#include "model/config_defaults.h"
 #include "model/config_reader.h"
 #include "model/config_rope.h"
 #include "model/rope_table.h"
@@ -22,168 +23,13 @@ constexpr int kMaxVocab = 1 << 26;
 constexpr int kMaxPositions = 1 << 28;
 constexpr int64_t kMaxConfigBytes = 16 << 20;
 
-// What transformers' config classes take for a key that is absent. 0 in q_rank: None.
-struct Defaults {
-  Architecture architecture;
-  const char* class_name;
-  std::vector<std::string> model_types;
-  int vocab, hidden, dense_inter, moe_inter, layers, heads;
-  int q_rank, kv_rank, nope_dim, rope_dim, v_dim;
-  int experts, shared, top_k, num_groups, topk_group, first_dense;
-  bool norm_topk;
-  double routed_scale, rms_eps;
-  int max_positions, bos, eos;
-  bool tied;
-};
-
-const std::vector<Defaults>& defaults_table() {
-  static const std::vector<Defaults> table = {
-      {.architecture = Architecture::kDeepseekV2,
-       .class_name = "DeepseekV2ForCausalLM",
-       .model_types = {"deepseek_v2"},
-       .vocab = 102400,
-       .hidden = 4096,
-       .dense_inter = 11008,
-       .moe_inter = 1407,
-       .layers = 32,
-       .heads = 32,
-       .q_rank = 1536,
-       .kv_rank = 512,
-       .nope_dim = 128,
-       .rope_dim = 64,
-       .v_dim = 128,
-       .experts = 64,
-       .shared = 2,
-       .top_k = 0,
-       .num_groups = 1,
-       .topk_group = 1,
-       .first_dense = 0,
-       .norm_topk = false,
-       .routed_scale = 1.0,
-       .rms_eps = 1e-6,
-       .max_positions = 2048,
-       .bos = 1,
-       .eos = 2,
-       .tied = false},
-      {.architecture = Architecture::kDeepseekV3,
-       .class_name = "DeepseekV3ForCausalLM",
-       .model_types = {"deepseek_v3", "kimi_k2"},
-       .vocab = 129280,
-       .hidden = 7168,
-       .dense_inter = 18432,
-       .moe_inter = 2048,
-       .layers = 61,
-       .heads = 128,
-       .q_rank = 1536,
-       .kv_rank = 512,
-       .nope_dim = 128,
-       .rope_dim = 64,
-       .v_dim = 128,
-       .experts = 256,
-       .shared = 1,
-       .top_k = 8,
-       .num_groups = 8,
-       .topk_group = 4,
-       .first_dense = 3,
-       .norm_topk = true,
-       .routed_scale = 2.5,
-       .rms_eps = 1e-6,
-       .max_positions = 4096,
-       .bos = 0,
-       .eos = 1,
-       .tied = false},
-      {.architecture = Architecture::kGlm4MoeLite,
-       .class_name = "Glm4MoeLiteForCausalLM",
-       .model_types = {"glm4_moe_lite"},
-       .vocab = 154880,
-       .hidden = 2048,
-       .dense_inter = 10240,
-       .moe_inter = 1536,
-       .layers = 47,
-       .heads = 20,
-       .q_rank = 768,
-       .kv_rank = 512,
-       .nope_dim = 192,
-       .rope_dim = 64,
-       .v_dim = 256,
-       .experts = 64,
-       .shared = 1,
-       .top_k = 4,
-       .num_groups = 1,
-       .topk_group = 1,
-       .first_dense = 1,
-       .norm_topk = true,
-       .routed_scale = 1.8,
-       .rms_eps = 1e-5,
-       .max_positions = 202752,
-       .bos = 0,
-       .eos = 1,
-       .tied = false},
-      {.architecture = Architecture::kMiniCpm3,
-       .class_name = "MiniCPM3ForCausalLM",
-       .model_types = {"minicpm3"},
-       .vocab = 73448,
-       .hidden = 2560,
-       .dense_inter = 6400,
-       .moe_inter = 0,
-       .layers = 62,
-       .heads = 40,
-       .q_rank = 768,
-       .kv_rank = 256,
-       .nope_dim = 64,
-       .rope_dim = 32,
-       .v_dim = 0,
-       .experts = 0,
-       .shared = 0,
-       .top_k = 0,
-       .num_groups = 1,
-       .topk_group = 1,
-       .first_dense = 0,
-       .norm_topk = false,
-       .routed_scale = 1.0,
-       .rms_eps = 1e-5,
-       .max_positions = 32768,
-       .bos = 1,
-       .eos = 2,
-       .tied = true},
-      {.architecture = Architecture::kMistral4,
-       .class_name = "Mistral4ForCausalLM",
-       .model_types = {"mistral4"},
-       .vocab = 131072,
-       .hidden = 4096,
-       .dense_inter = 12288,
-       .moe_inter = 2048,
-       .layers = 36,
-       .heads = 32,
-       .q_rank = 1024,
-       .kv_rank = 256,
-       .nope_dim = 64,
-       .rope_dim = 64,
-       .v_dim = 128,
-       .experts = 128,
-       .shared = 1,
-       .top_k = 4,
-       .num_groups = 1,
-       .topk_group = 1,
-       .first_dense = 0,
-       .norm_topk = true,
-       .routed_scale = 1.0,
-       .rms_eps = 1e-6,
-       .max_positions = 1048576,
-       .bos = 1,
-       .eos = 2,
-       .tied = false},
-  };
-  return table;
-}
-
 // By architectures[0], else by model_type.
-Result<const Defaults*> find_architecture(const ConfigReader& reader) {
+Result<const ConfigDefaults*> find_architecture(const ConfigReader& reader) {
   const std::vector<std::string> names = reader.texts("architectures");
   const std::string type = reader.text("model_type", "");
   if (!reader.status()) return reader.status().error();
   std::string known;
-  for (const Defaults& d : defaults_table()) {
+  for (const ConfigDefaults& d : config_defaults()) {
     const bool by_type = std::find(d.model_types.begin(), d.model_types.end(), type) != d.model_types.end();
     if (names.empty() ? by_type : names[0] == d.class_name) return &d;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", d.class_name);
@@ -208,7 +54,7 @@ void refuse_unsupported(const ConfigReader& reader) {
   if (reader.has("compression_config")) refuse(reader, "'compression_config' is not supported");
 }
 
-void parse_sizes(const ConfigReader& reader, const Defaults& d, ModelConfig* c) {
+void parse_sizes(const ConfigReader& reader, const ConfigDefaults& d, ModelConfig* c) {
   c->vocab = reader.integer("vocab_size", d.vocab, 1, kMaxVocab);
   c->hidden = reader.integer("hidden_size", d.hidden, 1, kMaxWidth);
   c->num_layers = reader.integer("num_hidden_layers", d.layers, 1, kMaxLayers);
@@ -237,7 +83,7 @@ void parse_sizes(const ConfigReader& reader, const Defaults& d, ModelConfig* c) 
 }
 
 // Which layers are MoE: mlp_layer_types, or first_k_dense_replace and moe_layer_freq.
-void parse_layer_types(const ConfigReader& reader, const Defaults& d, ModelConfig* c) {
+void parse_layer_types(const ConfigReader& reader, const ConfigDefaults& d, ModelConfig* c) {
   const int first = reader.integer("first_k_dense_replace", d.first_dense, 0, kMaxLayers);
   const int frequency = reader.integer("moe_layer_freq", 1, 1, kMaxLayers);
   c->layer_is_moe.resize(static_cast<size_t>(c->num_layers));
@@ -299,7 +145,7 @@ void check_router(const ConfigReader& reader, const ops::RouterAttrs& r) {
                                r.top_k, r.topk_group * group));
 }
 
-void parse_moe(const ConfigReader& reader, const Defaults& d, ModelConfig* c) {
+void parse_moe(const ConfigReader& reader, const ConfigDefaults& d, ModelConfig* c) {
   const bool none = d.experts == 0 || reader.is_null("n_routed_experts");
   c->moe.num_experts = none ? 0 : reader.integer("n_routed_experts", d.experts, 0, kMaxExperts);
   parse_layer_types(reader, d, c);
@@ -415,9 +261,9 @@ Result<ModelConfig> parse_config(std::string_view config_json, std::string_view 
     if (!parsed) return parsed.error();
     generation = *std::move(parsed);
   }
-  Result<const Defaults*> found = find_architecture(*reader);
+  Result<const ConfigDefaults*> found = find_architecture(*reader);
   if (!found) return found.error();
-  const Defaults& d = **found;
+  const ConfigDefaults& d = **found;
   ModelConfig c;
   c.architecture = d.architecture;
   c.architecture_name = d.class_name;

@@ -125,5 +125,107 @@ TEST(Parity, glm_4_7_flash) { expect_parity("glm-4.7-flash"); }
 
 TEST(Parity, minicpm3) { expect_parity("minicpm3"); }
 
+// Sequence 0 and its continuation lie below the original limit of 56, which is the default context; the
+// others above, where transformers takes the long factors for every position.
+TEST(Parity, minicpm3_longrope) {
+  expect_parity("minicpm3-long", 0, {0});
+  expect_parity("minicpm3-long", 128, {1, 2});
+}
+
+// Weights as stored, arithmetic in fp32: fp16 and bf16 weights, fp8 blocks with both kinds of scales.
+TEST(Parity, stored_half_precision_and_fp8_weights) {
+  for (const char* name : {"v3-bf16", "v3-fp16", "v3-fp8", "v3-fp8-ue8m0"}) expect_parity(name);
+}
+
+// Mistral 4 scales queries by position from original_max_position_embeddings (here 16) on; that far it is
+// served.
+TEST(Parity, mistral4_up_to_its_original_limit) {
+  LoadedModel model = load("mistral4", {.compute = DType::kF32, .shard = {}, .progress = {}});
+  ASSERT_EQ(model.max_positions, 16);
+  ModelRunner runner(&model, {.max_tokens = 16, .cache_dtype = {}});
+  const nlohmann::json expected = expected_json("mistral4");
+  for (size_t i = 0; i < 3; ++i) {
+    auto tokens = expected["sequences"][i].get<std::vector<int32_t>>();
+    tokens.resize(16);
+    Logits want = expected_logits("mistral4", "logits." + std::to_string(i));
+    want.resize(16);
+    runner.reset();
+    EXPECT_LE(difference(runner.prompt(tokens), want), fp32_bound(model.config, want));
+  }
+}
+
+// In bf16 every intermediate is rounded once: to first order each adds u times the size of what it carries. A
+// layer has about a dozen of them one after the other.
+double bf16_bound(const ModelConfig& c, const Logits& want) {
+  constexpr int kRoundingsPerLayer = 12;
+  return unit_roundoff(DType::kBF16) * (kRoundingsPerLayer * c.num_layers + 2) * largest(want);
+}
+
+TEST(Parity, bf16_compute_stays_within_its_bound) {
+  for (const std::string name : {"v3-bf16", "v3-fp8", "v3-fp8-ue8m0"}) {
+    LoadedModel model = load(name, {.compute = {}, .shard = {}, .progress = {}});
+    ASSERT_EQ(model.activation, DType::kBF16) << name;
+    ModelRunner runner(&model, {.cache_dtype = {}});
+    const nlohmann::json expected = expected_json(name);
+    for (size_t i = 0; i < 3; ++i) {
+      const Logits want = expected_logits(name, "logits." + std::to_string(i));
+      runner.reset();
+      const Logits got = runner.prompt(expected["sequences"][i].get<std::vector<int32_t>>());
+      const double bound = bf16_bound(model.config, want);
+      ::testing::Test::RecordProperty(name + "." + std::to_string(i),
+                                      std::to_string(difference(got, want) / bound));
+      EXPECT_LE(difference(got, want), bound) << name << ", sequence " << i;
+      for (size_t t = 0; t < want.size(); ++t) {
+        std::vector<float> sorted = want[t];
+        std::sort(sorted.rbegin(), sorted.rend());
+        if (sorted[0] - sorted[1] > 2 * bound) {
+          EXPECT_EQ(best(got[t]), best(want[t])) << name << ", token " << t;
+        }
+      }
+    }
+  }
+}
+
+// C9: the prompt in chunks of any length, over cached context, and token by token in the absorbed form.
+TEST(Parity, forms_and_chunkings_agree) {
+  for (const std::string name : {"v2-lite", "v3-yarn", "glm-4.7-flash", "minicpm3"}) {
+    LoadedModel model = load(name, {.compute = DType::kF32, .shard = {}, .progress = {}});
+    ModelRunner runner(&model, {.cache_dtype = {}});
+    const auto tokens = expected_json(name)["sequences"][2].get<std::vector<int32_t>>();
+    const Logits want = expected_logits(name, "logits.2");
+    const double bound = fp32_bound(model.config, want);
+    for (const size_t chunk : {1, 7, 16, 33}) {
+      Logits prompt, generated;
+      const auto run = [&](Logits* all, auto&& step) {
+        runner.reset();
+        for (size_t begin = 0; begin < tokens.size(); begin += chunk)
+          for (auto& row : step(std::span(tokens).subspan(begin, std::min(chunk, tokens.size() - begin))))
+            all->push_back(std::move(row));
+      };
+      run(&prompt, [&](std::span<const int32_t> part) { return runner.prompt(part); });
+      run(&generated, [&](std::span<const int32_t> part) { return runner.generate(part); });
+      EXPECT_LE(difference(prompt, want), bound) << name << ", chunks of " << chunk;
+      EXPECT_LE(difference(generated, want), bound) << name << ", absorbed, chunks of " << chunk;
+    }
+  }
+}
+
+// C3: what memory held before makes no difference.
+TEST(Parity, results_are_the_same_bits_under_every_poison_pattern) {
+  for (const std::string name : {"v2-groups", "v3-fp8", "minicpm3"}) {
+    const auto tokens = expected_json(name)["sequences"][1].get<std::vector<int32_t>>();
+    Logits want;
+    for (const PoisonPattern pattern :
+         {PoisonPattern::kNan, PoisonPattern::kInf, PoisonPattern::kLarge, PoisonPattern::kNone}) {
+      LoadedModel model = load(name, {.compute = {}, .shard = {}, .progress = {}});
+      ModelRunner runner(&model, {.poison = pattern, .cache_dtype = {}});
+      Logits got = runner.prompt(std::span(tokens).first(20));
+      for (auto& row : runner.generate(std::span(tokens).subspan(20))) got.push_back(std::move(row));
+      if (want.empty()) want = got;
+      EXPECT_EQ(got, want) << name << " under " << to_string(pattern);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace latent::model

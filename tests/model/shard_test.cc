@@ -83,12 +83,12 @@ TEST(ShardPlan, shares_reassemble_for_every_number_of_ranks) {
 
 TEST(ShardPlan, quantised_shares_reassemble_in_whole_blocks) {
   TempFolder folder;
-  // 12 heads of 32 + 32: a rank's rows are whole blocks for 1, 2 and 3 ranks; 300 columns are 3 blocks, 130
-  // are 2.
+  // 12 heads of 32 + 32 rows and 32 columns: whole blocks for 1 and 3 ranks. MLPs of 300 and 400 are 3 and 4
+  // blocks.
   TinyCheckpoint checkpoint(
       testing::tiny_fp8_config(
-          R"({"num_attention_heads": 12, "num_key_value_heads": 12, "qk_nope_head_dim": 16,
-      "v_head_dim": 32, "qk_rope_head_dim": 16, "moe_intermediate_size": 400})"),
+          R"({"num_attention_heads": 12, "num_key_value_heads": 12, "qk_nope_head_dim": 32,
+      "qk_rope_head_dim": 32, "v_head_dim": 32, "moe_intermediate_size": 400, "n_routed_experts": 4})"),
       DType::kF8E4M3);
   checkpoint.write(folder.path());
   const std::vector<int> valid = valid_rank_counts(checkpoint.config(), 16);

@@ -68,7 +68,8 @@ TEST(WeightMap, names_weights_and_their_sources) {
 TEST(WeightMap, optional_parts_depend_on_the_config) {
   const auto names = [](const char* patch) {
     std::set<std::string> all;
-    for (const WeightSpec& s : weight_map(tiny(patch), {}, nothing).value()) all.insert(s.name);
+    const std::vector<WeightSpec> specs = weight_map(tiny(patch), {}, nothing).value();
+    for (const WeightSpec& s : specs) all.insert(s.name);
     return all;
   };
   EXPECT_TRUE(names(R"({"q_lora_rank": null})").contains("layers.0.q") ==
