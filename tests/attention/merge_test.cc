@@ -33,6 +33,7 @@ State merge(State a, State b) {
   return a;
 }
 
+// contract: C2 C9
 TEST(MergeStates, empty_is_the_identity_whatever_its_output_holds) {
   for (const float lse : {-1e30f, -3.0f, 0.0f, 1e4f}) {
     for (const State& merged :
@@ -46,12 +47,14 @@ TEST(MergeStates, empty_is_the_identity_whatever_its_output_holds) {
   for (const float x : none.out) EXPECT_EQ(x, 0.0f);
 }
 
+// contract: C9
 TEST(MergeStates, a_state_that_weighs_nothing_is_not_multiplied) {
   const State merged = merge(state(1.0f, 1e4f), state(kNan, -1e4f));
   EXPECT_EQ(merged.lse, 1e4f);
   for (const float x : merged.out) EXPECT_EQ(x, 1.0f);
 }
 
+// contract: C9
 TEST(MergeStates, weighs_by_the_natural_exponential) {
   // Three keys against one key of the same logit 2.
   const State merged = merge(state(4.0f, 2.0f + std::log(3.0f)), state(8.0f, 2.0f));

@@ -43,6 +43,7 @@ TEST(SelectBackend, every_backend_can_be_forced_by_its_name) {
   }
 }
 
+// contract: C14
 TEST(SelectBackend, an_unknown_name_lists_the_names) {
   const auto chosen = attention::select(v2_lite(), "flash");
   ASSERT_FALSE(chosen.ok());
@@ -51,6 +52,7 @@ TEST(SelectBackend, an_unknown_name_lists_the_names) {
   EXPECT_NE(chosen.error().message.find("ref"), std::string::npos) << chosen.error().message;
 }
 
+// contract: C14
 TEST(SelectBackend, a_refusal_says_which_value_is_wrong) {
   attention::MlaDesc odd_rope = v2_lite();
   odd_rope.attrs.rope_dim = 7;

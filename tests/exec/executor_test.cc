@@ -228,6 +228,7 @@ TEST_P(ExecutorTest, memory_is_reused_by_live_range) {
   EXPECT_LT(prefill->arena_bytes(), prefill->arena_bytes_without_reuse());
 }
 
+// contract: C13
 TEST_P(ExecutorTest, a_step_beyond_the_limits_is_an_error_with_both_numbers) {
   TinyModel model(GetParam());
   auto prefill = model.executor(AttentionForm::kMultiHead);
@@ -245,6 +246,7 @@ TEST_P(ExecutorTest, a_step_beyond_the_limits_is_an_error_with_both_numbers) {
   EXPECT_NE(logits.error().message.find("64"), std::string::npos);
 }
 
+// contract: C6
 TEST_P(ExecutorTest, a_missing_weight_is_an_error_that_names_it) {
   TinyModel model(GetParam());
   graph::WeightStore empty;
@@ -254,6 +256,7 @@ TEST_P(ExecutorTest, a_missing_weight_is_an_error_that_names_it) {
   EXPECT_NE(made.error().message.find("rope.cos_sin"), std::string::npos) << made.error().message;
 }
 
+// contract: C14
 TEST_P(ExecutorTest, a_forced_backend_that_is_not_there_is_an_error) {
   TinyModel model(GetParam());
   Graph graph = testing::tiny_graph(GetParam());

@@ -18,6 +18,7 @@ TEST(KvCache, counts_its_bytes) {
   EXPECT_EQ(cache->layer(2).shape(), (Shape{5, 16, 8}));
 }
 
+// contract: C3
 TEST(KvCache, a_page_that_goes_back_forgets_what_it_held) {
   Result<KvCache> cache = KvCache::create(kLayout, 2, 4, PoisonPattern::kNan);
   ASSERT_TRUE(cache.ok());

@@ -135,6 +135,7 @@ TEST(Safetensors, refuses_duplicate_keys_and_broken_json) {
   EXPECT_REFUSED(image("{\"t\":", 1), "JSON");
 }
 
+// contract: C15
 // Whatever single byte is damaged, parsing ends with a value or an error, and never reads outside the bytes.
 TEST(Safetensors, survives_every_damaged_byte) {
   const std::string whole = image(kTwo, 14);

@@ -161,6 +161,7 @@ void check_solo_equals_batched(const Types& types, int64_t tokens, int64_t rows,
   }
 }
 
+// contract: C4 C5
 TEST(Linear, a_token_alone_has_the_bits_it_has_in_any_batch) {
   for (const Types& types : kTypes) {
     check_solo_equals_batched(types, 37, 67, 300);
@@ -168,6 +169,7 @@ TEST(Linear, a_token_alone_has_the_bits_it_has_in_any_batch) {
   }
 }
 
+// contract: C5
 TEST(Linear, the_number_of_threads_does_not_change_a_bit) {
   for (const Types& types : {kTypes[0], kTypes[1], kTypes[3]}) {
     for (const int64_t tokens : {1, 17}) {
@@ -205,6 +207,7 @@ TEST(Linear, avx2_and_avx512_have_the_same_bits) {
   }
 }
 
+// contract: C4
 // Contract C4.
 TEST(Linear, a_bad_row_leaves_the_others_alone) {
   for (const Types& types : {kTypes[0], kTypes[1], kTypes[3], kTypes[4]}) {

@@ -178,6 +178,7 @@ TEST(MoeExperts, outliers_and_zeros_stay_within_the_bound) {
   }
 }
 
+// contract: C4 C5
 // Contract C5.
 TEST(MoeExperts, a_token_alone_has_the_bits_it_has_in_any_batch) {
   for (const auto& [x_type, weight_type] : kTypes) {
@@ -195,6 +196,7 @@ TEST(MoeExperts, a_token_alone_has_the_bits_it_has_in_any_batch) {
   }
 }
 
+// contract: C4
 // Contract C4: a row of NaN, and NaN router weights, stay where they are.
 TEST(MoeExperts, a_bad_row_leaves_the_others_alone) {
   for (const auto& [x_type, weight_type] : kTypes) {

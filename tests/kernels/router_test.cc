@@ -194,6 +194,7 @@ TEST(Router, logits_closer_than_a_bf16_step_are_told_apart) {  // E4
   });
 }
 
+// contract: C10
 TEST(Router, scale_and_renormalisation_are_two_switches) {  // E6, E7
   float logits[] = {2.0f, -1.0f, 0.25f, 1.0f};
   const double s0 = 1 / (1 + std::exp(-2.0)), s3 = 1 / (1 + std::exp(-1.0));
@@ -240,6 +241,7 @@ TEST(Router, scores_that_all_underflow_are_renormalised_to_finite_weights) {
   });
 }
 
+// contract: C7
 // E9: whatever the row holds, consumers can use every id as an index.
 TEST(Router, a_nan_row_gets_distinct_valid_ids_and_nan_weights) {
   for (const RouterScore score : {RouterScore::kSigmoid, RouterScore::kSoftmax}) {
@@ -281,6 +283,7 @@ TEST(Router, an_infinite_logit_gives_valid_ids) {
   }
 }
 
+// contract: C3 C4 C5
 TEST(Router, no_bit_depends_on_poison_threads_or_the_batch) {
   const RouterAttrs attrs{.num_experts = 256,
                           .top_k = 8,

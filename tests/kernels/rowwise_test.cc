@@ -206,6 +206,7 @@ TEST_P(Rowwise, bf16_operands_are_the_f32_ones_rounded) {
   }
 }
 
+// contract: C3
 TEST_P(Rowwise, no_bit_depends_on_what_the_output_held) {
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     Random random(test_seed());
@@ -230,6 +231,7 @@ TEST_P(Rowwise, writes_nothing_between_strided_rows) {
   });
 }
 
+// contract: C4 C5
 TEST_P(Rowwise, a_row_has_the_same_bits_alone_in_a_batch_and_at_any_address) {
   Random random(test_seed());
   const Views in = draw(random, DType::kF32, {8, 1000});
@@ -247,6 +249,7 @@ TEST_P(Rowwise, a_row_has_the_same_bits_alone_in_a_batch_and_at_any_address) {
   });
 }
 
+// contract: C5
 TEST_P(Rowwise, threads_change_no_bit) {
   Random random(test_seed());
   const Views in = draw(random, DType::kF32, {70, 2048});
@@ -254,6 +257,7 @@ TEST_P(Rowwise, threads_change_no_bit) {
       [&](size_t i) { EXPECT_TRUE(testing::same_bits(run(i, in, DType::kF32, 3), run(i, in))); });
 }
 
+// contract: C4
 TEST_P(Rowwise, a_bad_row_stays_bad_and_stays_alone) {
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
     Random random(test_seed());

@@ -25,6 +25,7 @@ std::string refusal(const std::string& text) {
 
 #define EXPECT_REFUSED(text, phrase) EXPECT_NE(refusal(text).find(phrase), std::string::npos) << refusal(text)
 
+// contract: C10
 // C1, C3: (config -> softmax scale over (nope + rope)^-0.5, factor of cos and sin).
 TEST(Config, golden_softmax_and_rope_factors) {
   struct Case {
@@ -119,6 +120,7 @@ TEST(Config, old_and_new_spellings_are_equal) {
   }
 }
 
+// contract: C14
 // C7
 TEST(Config, refuses_odd_rope_widths_by_name) {
   for (int width = 1; width <= 8; ++width) {
@@ -130,6 +132,7 @@ TEST(Config, refuses_odd_rope_widths_by_name) {
   }
 }
 
+// contract: C14
 TEST(Config, refuses_what_it_cannot_run_by_name) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"architectures": ["LlamaForCausalLM"]})",
@@ -169,6 +172,7 @@ TEST(Config, refuses_what_it_cannot_run_by_name) {
                  "'noaux_tc'");
 }
 
+// contract: C15
 TEST(Config, names_keys_of_the_wrong_type_or_range) {
   for (const char* key :
        {"vocab_size", "hidden_size", "intermediate_size", "moe_intermediate_size", "num_hidden_layers",

@@ -100,6 +100,7 @@ TEST(Loader, prefix_and_fused_experts_are_only_spellings) {
   EXPECT_TRUE(from_fused.report.unknown_tensors.empty());
 }
 
+// contract: C10
 // E3
 TEST(Loader, correction_bias_stays_fp32_in_a_bf16_model) {
   TinyCheckpoint checkpoint(tiny_config(R"({"torch_dtype": "bfloat16"})"), DType::kBF16);
@@ -130,6 +131,7 @@ TEST(Loader, dtype_comes_from_the_file_where_the_config_is_silent) {
             DType::kBF16);
 }
 
+// contract: C6
 // I4 and its kind: nothing is made up for what is missing.
 TEST(Loader, names_and_counts_missing_tensors) {
   TinyCheckpoint checkpoint(tiny_config());
@@ -172,6 +174,7 @@ TEST(Loader, refuses_packed_kv_b) {
   EXPECT_REFUSED(checkpoint, kKvB);
 }
 
+// contract: C6
 // C6
 TEST(Loader, names_the_element_that_is_not_finite) {
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
@@ -228,6 +231,7 @@ TEST(Loader, announced_mtp_layers_may_be_absent) {
   EXPECT_TRUE(model.report.skipped_layers.empty());
 }
 
+// contract: C13
 TEST(Loader, serves_the_context_that_was_asked_for) {
   TinyCheckpoint checkpoint(tiny_config());
   const LoadedModel model =
@@ -332,6 +336,7 @@ TEST(Loader, refuses_scales_that_are_missing_transposed_or_of_another_grid) {
   EXPECT_REFUSED(checkpoint, "'" + q_b + "' is not finite at [1, 1]");
 }
 
+// contract: C6
 TEST(Loader, refuses_the_fp8_byte_that_is_nan) {
   TinyCheckpoint checkpoint(tiny_fp8_config(), DType::kF8E4M3);
   checkpoint.tensor("model.layers.0.self_attn.kv_b_proj.weight").data<uint8_t>()[141] = 0xFF;

@@ -210,6 +210,7 @@ TEST(Parity, forms_and_chunkings_agree) {
   }
 }
 
+// contract: C2 C3
 // C3: what memory held before makes no difference.
 TEST(Parity, results_are_the_same_bits_under_every_poison_pattern) {
   for (const std::string name : {"v2-groups", "v3-fp8", "minicpm3"}) {

@@ -32,6 +32,7 @@ TEST(RopeTable, equal_betas_make_a_step) {
   EXPECT_NEAR(f[20], std::pow(5e4, -40.0 / 64) / 32, 1e-18);
 }
 
+// contract: C10
 TEST(RopeTable, mscale_ratio_multiplies_cos_and_sin) {
   RopeConfig rope{.type = RopeConfig::Type::kYarn, .factor = 40, .mscale = 1.0, .mscale_all_dim = 0.5};
   const double ratio = (0.1 * std::log(40) + 1) / (0.05 * std::log(40) + 1);

@@ -47,6 +47,7 @@ TEST_F(BatchTest, requests_follow_each_other) {
   EXPECT_EQ(ids(in.block_table), (Ids{7, 3, 9, 2, 5, 1, 0, 0, 0, 0}));
 }
 
+// contract: C2
 TEST_F(BatchTest, padding_has_no_keys_no_slot_and_the_null_page) {
   batch_.add({.tokens = tokens_, .pages = pages_, .begin = 0, .end = 1, .num_outputs = 1});
   batch_.add_padding(2);
@@ -67,6 +68,7 @@ TEST_F(BatchTest, nothing_remains_after_clear) {
   EXPECT_TRUE(batch_.inputs().block_table.empty());
 }
 
+// contract: C13
 TEST_F(BatchTest, memory_stays_where_it_is) {
   batch_.add({.tokens = tokens_, .pages = pages_, .begin = 0, .end = 8, .num_outputs = 4});
   const int32_t* before = batch_.inputs().block_table.data();
@@ -76,6 +78,7 @@ TEST_F(BatchTest, memory_stays_where_it_is) {
   EXPECT_EQ(batch_.inputs().block_table.data(), before);
 }
 
+// contract: C13
 TEST_F(BatchTest, a_step_beyond_its_limits_is_our_bug) {
   EXPECT_DEATH(batch_.add({.tokens = tokens_, .pages = pages_, .begin = 0, .end = 9}), "9 tokens; at most 8");
   EXPECT_DEATH(batch_.add_padding(4), "more than 3 requests");

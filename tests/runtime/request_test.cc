@@ -43,6 +43,7 @@ TEST(ValidateRequest, boundary_values_pass) {
     EXPECT_EQ(refusal([k](Request& r) { r.sampling.top_k = k; }), "") << k;
 }
 
+// contract: C13 C15
 TEST(ValidateRequest, lengths_are_refused_with_both_numbers) {
   EXPECT_NE(refusal([](Request& r) { r.prompt.clear(); }).find("empty"), std::string::npos);
   for (const size_t n : {16, 17, 160}) {
@@ -65,6 +66,7 @@ TEST(ValidateRequest, lengths_are_refused_with_both_numbers) {
   }
 }
 
+// contract: C7 C15
 TEST(ValidateRequest, ids_outside_the_vocabulary_are_refused_by_name) {
   for (const int32_t id : {-1, 100, INT_MAX, INT_MIN}) {
     const std::string value = std::to_string(id);
@@ -82,6 +84,7 @@ TEST(ValidateRequest, ids_outside_the_vocabulary_are_refused_by_name) {
   EXPECT_NE(refusal([](Request& r) { r.prompt[1] = 100; }).find("prompt token 1"), std::string::npos);
 }
 
+// contract: C15
 TEST(ValidateRequest, sampling_values_outside_their_range_are_refused) {
   const auto expect_refused = [](const char* name, float SamplingParams::*field,
                                  std::initializer_list<float> values) {
@@ -105,6 +108,7 @@ TEST(ValidateRequest, sampling_values_outside_their_range_are_refused) {
             std::string::npos);
 }
 
+// contract: C15
 TEST(ValidateRequest, stop_strings_are_bounded) {
   EXPECT_NE(refusal([](Request& r) { r.stop_strings = {"a", ""}; }).find("empty"), std::string::npos);
   EXPECT_NE(refusal([](Request& r) { r.stop_strings.assign(17, "a"); }).find("17"), std::string::npos);

@@ -114,6 +114,7 @@ TEST(Sampler, top_p_keeps_the_smallest_set_that_has_the_mass) {
   }
 }
 
+// contract: C15
 // K1: whatever the edge lets through gives a valid id, and one that may be drawn.
 TEST(Sampler, every_edge_value_gives_a_valid_token) {
   const int vocab = 33;
@@ -145,6 +146,7 @@ TEST(Sampler, every_edge_value_gives_a_valid_token) {
             }
 }
 
+// contract: C6 C12
 TEST(Sampler, a_row_that_is_no_distribution_is_an_error_that_names_the_logit) {
   Sampler sampler(5);
   for (const float temperature : {0.0f, 1.0f})

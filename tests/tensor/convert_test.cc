@@ -62,6 +62,7 @@ TEST(Convert, e8m0_is_a_power_of_two) {
   EXPECT_TRUE(std::isnan(Float8E8M0{255}.to_float()));
 }
 
+// contract: C6
 TEST(Convert, the_first_non_finite_element_is_found_wherever_it_is) {
   for (const int64_t count : {1, 7, 4096, 4097, 10000}) {
     for (const int64_t at : {int64_t{0}, count / 2, count - 1}) {

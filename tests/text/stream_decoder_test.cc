@@ -108,6 +108,7 @@ TEST(StreamDecoder, every_cutting_of_bytes_into_tokens_gives_one_text) {
   }));
 }
 
+// contract: C15
 TEST(StreamDecoder, any_id_is_safe) {
   for (const MiniTokenizer& mini : {MiniTokenizer(), sentencepiece_like()}) {
     const auto tokenizer = make_tokenizer(mini);

@@ -121,6 +121,7 @@ TEST(TokenizerJson, deep_nesting_is_an_error) {
   expect_refused({.normalizer = normalizer}, "nest");
 }
 
+// contract: C15
 TEST(TokenizerJson, damaged_files_never_crash) {
   const std::string whole = sentencepiece_like().json();
   EXPECT_TRUE(rc::check([&] {

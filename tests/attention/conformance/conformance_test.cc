@@ -103,6 +103,7 @@ Layout random_layout(Random& random) {
           .deterministic = random.integer(0, 1) == 1};
 }
 
+// contract: C1 C2 C3 C4 C9
 TEST_P(Conformance, random_shapes_are_within_the_bound_and_every_layout_gives_the_same_bits) {
   const int count = num_random_cases(80);
   for (int i = 0; i < count && !HasFailure(); ++i) {
