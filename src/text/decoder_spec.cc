@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "text/decoder_spec.h"
+
 #include <charconv>
+#include <optional>
 
 #include "text/byte_alphabet.h"
-#include "text/tokenizer_parts.h"
 
 namespace latent::text {
 namespace {

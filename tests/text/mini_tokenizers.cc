@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/mini_tokenizers.h"
 
+#include <gtest/gtest.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -55,6 +57,14 @@ MiniTokenizer sentencepiece_like() {
   return mini;
 }
 
+MiniTokenizer with_control_tokens() {
+  return {.merges = {"h i", "Ġ hi", "< |"}, .added_tokens = R"([
+      {"id": 1000, "content": "<|user|>", "special": true, "normalized": false},
+      {"id": 1001, "content": "<|end|>", "special": true, "normalized": false},
+      {"id": 1002, "content": "<think>", "special": false, "normalized": true},
+      {"id": 1003, "content": "<|end|><|end|>", "special": true, "normalized": false}])"};
+}
+
 std::unique_ptr<Tokenizer> make_tokenizer(const MiniTokenizer& mini, std::string_view config) {
   const std::string json = mini.json();
   auto tokenizer = Tokenizer::create({.tokenizer_json = json, .tokenizer_config = config});
@@ -63,6 +73,14 @@ std::unique_ptr<Tokenizer> make_tokenizer(const MiniTokenizer& mini, std::string
     std::abort();
   }
   return std::move(*tokenizer);
+}
+
+void expect_refused(const MiniTokenizer& mini, std::string_view name) {
+  const std::string json = mini.json();
+  const auto tokenizer = Tokenizer::create({.tokenizer_json = json});
+  const std::string message = tokenizer.ok() ? "" : tokenizer.error().message;
+  EXPECT_NE(tokenizer.ok(), !name.empty()) << json;
+  EXPECT_NE(message.find(name), std::string::npos) << message;
 }
 
 std::vector<int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text, SpecialTokens special_tokens) {

@@ -31,8 +31,15 @@ struct MiniTokenizer {
 // A MiniCPM3-like one: ▁ for spaces, one in front, byte fallback. Merges over plain characters.
 MiniTokenizer sentencepiece_like();
 
+// A byte-level one with "hi" and control tokens: <|user|> 1000, <|end|> 1001, <think> 1002 (not special,
+// normalized), <|end|><|end|> 1003.
+MiniTokenizer with_control_tokens();
+
 // Aborts the test with the error's message if the tokenizer cannot be made.
 std::unique_ptr<Tokenizer> make_tokenizer(const MiniTokenizer& mini, std::string_view config = "");
+
+// Expects that the tokenizer is refused with a message that holds `name`; an empty name: that it is accepted.
+void expect_refused(const MiniTokenizer& mini, std::string_view name);
 
 std::vector<int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text,
                             SpecialTokens special_tokens = SpecialTokens::kParse);
