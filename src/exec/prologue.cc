@@ -7,7 +7,6 @@ namespace latent::exec {
 namespace {
 
 Shape constant_shape(const graph::Value& value) {
-  Shape shape;
   std::vector<int64_t> extents;
   for (const graph::Dim& d : value.dims) {
     CHECK(d.is_constant(), "{} is folded but has a symbolic shape", value.name);
