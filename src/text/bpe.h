@@ -72,7 +72,6 @@ class Bpe {
   TokenTable whole_pieces_;            // pieces known to become this one token
   std::array<int32_t, 256> byte_ids_;  // byte level: of the byte; else of "<0xNN>"; kNone where absent
   bool byte_level_ = true;
-  bool all_byte_fallbacks_ = false;
   bool fuse_unknown_ = false;
   bool cut_before_marks_ = false;
   std::optional<int32_t> unknown_;
