@@ -23,6 +23,7 @@ using testing::run_every_way;
 using testing::run_poisoned;
 using testing::same_bits;
 using testing::serving;
+using testing::serving_fast;
 using testing::Values;
 using testing::Weights;
 
@@ -99,7 +100,7 @@ void check_case(const Case& c, const Types& types, Values values, uint64_t seed)
   ASSERT_TRUE(check(p).ok()) << check(p).error().message;
   const Expected e = expect(p);
   const Tensor before = testing::copy_of(out.storage.view());
-  for (const auto& impl : serving(p)) {
+  for (const auto& impl : serving_fast(p)) {
     SCOPED_TRACE(impl.name);
     run_every_way(impl, p);
     EXPECT_TRUE(testing::is_within(p.out, e.value.view(), e.bound.view(), seed));
@@ -111,8 +112,9 @@ void check_case(const Case& c, const Types& types, Values values, uint64_t seed)
 
 constexpr Case kCases[] = {{1, 1, 1},     {1, 127, 129}, {2, 7, 576},   {3, 129, 127}, {4, 64, 64},
                            {5, 5, 100},   {7, 130, 32},  {8, 66, 1000}, {9, 65, 200},  {13, 31, 129},
-                           {129, 67, 96}, {70, 3, 2500}, {40, 70, 4200}};
+                           {129, 67, 96}, {70, 3, 2500}, {36, 70, 4200}};
 
+// contract: C3
 TEST(Linear, every_implementation_is_within_the_bound_of_the_reference) {
   uint64_t salt = 0;
   for (const Types& types : kTypes)
@@ -148,7 +150,7 @@ void check_solo_equals_batched(const Types& types, int64_t tokens, int64_t rows,
   const Weights weight(random, types.weight, {rows, cols});
   const Tensor x = random.tensor(types.x, {tokens, cols}), all = *Tensor::create(types.out, {tokens, rows});
   const LinearParams whole{.x = x.view(), .weight = weight.view(), .out = all.view()};
-  for (const auto& impl : serving(whole)) {
+  for (const auto& impl : serving_fast(whole)) {
     run_poisoned(impl, whole, PoisonPattern::kNan);
     for (const int64_t count : {1, 2, 3, 4, 5, 8, 9, 12}) {
       const Tensor part = *Tensor::create(types.out, {count, rows});
@@ -165,7 +167,7 @@ void check_solo_equals_batched(const Types& types, int64_t tokens, int64_t rows,
 TEST(Linear, a_token_alone_has_the_bits_it_has_in_any_batch) {
   for (const Types& types : kTypes) {
     check_solo_equals_batched(types, 37, 67, 300);
-    check_solo_equals_batched(types, 37, 9, 4200);
+    check_solo_equals_batched(types, 37, 9, 4100);
   }
 }
 
@@ -208,7 +210,6 @@ TEST(Linear, avx2_and_avx512_have_the_same_bits) {
 }
 
 // contract: C4
-// Contract C4.
 TEST(Linear, a_bad_row_leaves_the_others_alone) {
   for (const Types& types : {kTypes[0], kTypes[1], kTypes[3], kTypes[4]}) {
     for (const int64_t tokens : {3, 10}) {
@@ -294,7 +295,7 @@ TEST(Linear, f8_blocks_of_any_size_are_served) {
       const LinearParams p{.x = x.view(), .weight = weight.view(), .out = out.view()};
 
       const Expected e = expect(p);
-      for (const auto& impl : serving(p)) {
+      for (const auto& impl : serving_fast(p)) {
         run_poisoned(impl, p, PoisonPattern::kNan);
         EXPECT_TRUE(testing::is_within(p.out, e.value.view(), e.bound.view(), seed)) << impl.name;
       }
@@ -340,7 +341,7 @@ TEST(HeadLinear, is_a_linear_layer_for_each_head_bit_for_bit) {
       const PaddedTensor out = testing::padded(types.out, {c.tokens, kHeads, c.rows}, 2);
       const HeadLinearParams p{.x = x.view, .weight = weight.view(), .out = out.view};
       ASSERT_TRUE(check(p).ok());
-      for (const auto& impl : serving(p)) {
+      for (const auto& impl : serving_fast(p)) {
         run_every_way(impl, p);
         for (int64_t h = 0; h < kHeads; ++h) {
           const Tensor one = *Tensor::create(types.out, {c.tokens, c.rows});

@@ -142,6 +142,7 @@ constexpr Case kCases[] = {
     {3, 2, 30, 40, 20, 28, 2},                            // most tokens have no expert here
     {515, 2, 3, 16, 5}};                                  // more than one block of tokens
 
+// contract: C3
 TEST(MoeExperts, every_implementation_is_within_the_bound) {
   uint64_t salt = 0;
   for (const auto& [x_type, weight_type] : kTypes) {
@@ -179,7 +180,6 @@ TEST(MoeExperts, outliers_and_zeros_stay_within_the_bound) {
 }
 
 // contract: C4 C5
-// Contract C5.
 TEST(MoeExperts, a_token_alone_has_the_bits_it_has_in_any_batch) {
   for (const auto& [x_type, weight_type] : kTypes) {
     Random random(testing::test_seed(60));
@@ -197,7 +197,7 @@ TEST(MoeExperts, a_token_alone_has_the_bits_it_has_in_any_batch) {
 }
 
 // contract: C4
-// Contract C4: a row of NaN, and NaN router weights, stay where they are.
+// A row of NaN, and NaN router weights, stay where they are.
 TEST(MoeExperts, a_bad_row_leaves_the_others_alone) {
   for (const auto& [x_type, weight_type] : kTypes) {
     Random random(testing::test_seed(70));

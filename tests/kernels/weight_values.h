@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements of operands as doubles, for oracles written in a test.
+// Elements of operands, for oracles written in a test.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "ops/linear.h"
@@ -12,6 +13,21 @@ namespace latent::testing {
 inline double element(const TensorView& view, int64_t row, int64_t col) {
   return element_to_float(view.raw(), view.dtype(), row * view.stride(0) + col * view.stride(1));
 }
+
+// One element of a rank-2 weight as f32, its scale applied.
+inline float weight_element(const ops::WeightView& w, int64_t row, int64_t col) {
+  const float value = element_to_float(w.values.raw(), w.values.dtype(), row * w.values.stride(0) + col);
+  return w.scales.empty() ? value : value * w.scales.row<float>(row / w.block_rows)[col / w.block_cols];
+}
+
+// `value` after a rounding to dtype.
+inline float rounded(float value, DType dtype) {
+  std::byte element[4];
+  convert_elements(&value, DType::kF32, element, dtype, 1);
+  return element_to_float(element, dtype, 0);
+}
+
+constexpr DType kWeightTypes[] = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
 
 // All of a rank-3 weight, scales applied.
 class WeightValues {
