@@ -8,7 +8,7 @@
 #include <map>
 #include <numeric>
 
-#include "graph/pipeline.h"
+#include "exec/compile.h"
 #include "graph/tiny_graph.h"
 #include "testing/compare.h"
 #include "testing/random.h"
@@ -42,13 +42,10 @@ class TinyModel {
 
   std::unique_ptr<Executor> executor(AttentionForm form, ExecOptions options = {},
                                      std::set<std::string> disabled = {}) {
-    Graph graph = testing::tiny_graph(dtype_);
     options.poison = poison_;
-    const auto reports =
-        run_pipeline(graph, {.form = form, .poison = poison_, .disabled = std::move(disabled)});
-    EXPECT_TRUE(reports.ok());
     Result<std::unique_ptr<Executor>> made =
-        Executor::create(std::move(graph), &weights_, cache_.get(), limits(), options);
+        compile(testing::tiny_graph(dtype_), &weights_, cache_.get(),
+                {.form = form, .disabled_passes = std::move(disabled), .limits = limits(), .exec = options});
     EXPECT_TRUE(made.ok()) << (made.ok() ? "" : made.error().message);
     return *std::move(made);
   }
