@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The tests of "is".
+#include <algorithm>
+
+#include "text/jinja/builtins.h"
+#include "text/jinja/interpreter.h"
+#include "text/jinja/operators.h"
+#include "text/jinja/text_functions.h"
+
+namespace latent::text::jinja {
+namespace {
+
+using Kind = Value::Kind;
+using Predicate = bool (*)(const Value&);
+
+// A test of the subject alone.
+template <Predicate kPredicate>
+Value plain(Interpreter&, const Value& self, const Arguments& arguments) {
+  bind_arguments("the test", arguments, {});
+  return Value::boolean(kPredicate(self));
+}
+
+template <Kind kKind>
+bool is_kind(const Value& value) {
+  return value.is(kKind);
+}
+
+bool is_defined(const Value& value) { return !value.is_undefined(); }
+bool is_number(const Value& value) { return value.is_number(); }
+bool is_true(const Value& value) { return value.is(Kind::kBool) && value.as_int() != 0; }
+bool is_false(const Value& value) { return value.is(Kind::kBool) && value.as_int() == 0; }
+bool is_iterable(const Value& value) {
+  return value.is_undefined() || value.is_string() || value.is(Kind::kSequence) || value.is(Kind::kDict);
+}
+bool is_sequence(const Value& value) {
+  if (value.is(Kind::kSequence))
+    return value.as_sequence().form != Sequence::Form::kDictView &&
+           value.as_sequence().form != Sequence::Form::kIterator;
+  return value.is_string() || value.is(Kind::kDict);
+}
+
+int64_t integer_of(const Value& value) {
+  if (!value.is_integral()) fail("the test takes an integer, not {}", value.type_name());
+  return value.as_int();
+}
+bool is_odd(const Value& value) { return integer_of(value) % 2 != 0; }
+bool is_even(const Value& value) { return integer_of(value) % 2 == 0; }
+
+// str.islower(), str.isupper(): some letter, and none of the other case.
+template <Case kHow, Case kOther>
+bool has_case(const Value& value) {
+  if (!value.is_string()) fail("the test takes a string, not {}", value.type_name());
+  const std::string& text = value.as_bytes();
+  return change_case(value.as_text(), kHow).as_bytes() == text &&
+         change_case(value.as_text(), kOther).as_bytes() != text;
+}
+
+const Value& only_argument(const std::vector<std::optional<Value>>& bound) {
+  if (!bound[0]) fail("the test needs an argument");
+  return *bound[0];
+}
+
+template <char kFirst, char kSecond = 0>
+Value compare(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  const auto bound = bind_arguments("the test", arguments, {"other"});
+  constexpr char kOperator[] = {kFirst, kSecond, 0};
+  return Value::boolean(apply_comparison(interpreter.budget(), kOperator, self, only_argument(bound)));
+}
+
+Value divisible_by(Interpreter&, const Value& self, const Arguments& arguments) {
+  const int64_t by = integer_of(only_argument(bind_arguments("divisibleby", arguments, {"num"})));
+  if (by == 0) fail("division by zero");
+  return Value::boolean(by == -1 || integer_of(self) % by == 0);
+}
+
+// Identity means something for None and bools only.
+Value same_as(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  const Value other = only_argument(bind_arguments("sameas", arguments, {"other"}));
+  if (!other.is_none() && !other.is(Kind::kBool))
+    unsupported("sameas a {} is not supported", other.type_name());
+  return Value::boolean(self.kind() == other.kind() && are_equal(interpreter.budget(), self, other));
+}
+
+struct Entry {
+  std::string_view name;
+  Builtin builtin;
+};
+
+constexpr Entry kTests[] = {
+    {"boolean", plain<is_kind<Kind::kBool>>},
+    {"callable", plain<is_kind<Kind::kCallable>>},
+    {"defined", plain<is_defined>},
+    {"divisibleby", divisible_by},
+    {"even", plain<is_even>},
+    {"false", plain<is_false>},
+    {"float", plain<is_kind<Kind::kFloat>>},
+    {"in", compare<'i', 'n'>},
+    {"integer", plain<is_kind<Kind::kInt>>},
+    {"iterable", plain<is_iterable>},
+    {"lower", plain<has_case<Case::kLower, Case::kUpper>>},
+    {"mapping", plain<is_kind<Kind::kDict>>},
+    {"none", plain<is_kind<Kind::kNone>>},
+    {"number", plain<is_number>},
+    {"odd", plain<is_odd>},
+    {"sameas", same_as},
+    {"sequence", plain<is_sequence>},
+    {"string", plain<is_kind<Kind::kString>>},
+    {"true", plain<is_true>},
+    {"undefined", plain<is_kind<Kind::kUndefined>>},
+    {"upper", plain<has_case<Case::kUpper, Case::kLower>>},
+    {"==", compare<'=', '='>},
+    {"eq", compare<'=', '='>},
+    {"equalto", compare<'=', '='>},
+    {"!=", compare<'!', '='>},
+    {"ne", compare<'!', '='>},
+    {">", compare<'>'>},
+    {"gt", compare<'>'>},
+    {"greaterthan", compare<'>'>},
+    {">=", compare<'>', '='>},
+    {"ge", compare<'>', '='>},
+    {"<", compare<'<'>},
+    {"lt", compare<'<'>},
+    {"lessthan", compare<'<'>},
+    {"<=", compare<'<', '='>},
+    {"le", compare<'<', '='>},
+};
+
+}  // namespace
+
+Builtin find_test(std::string_view name) {
+  const auto found =
+      std::find_if(std::begin(kTests), std::end(kTests), [&](const Entry& e) { return e.name == name; });
+  return found == std::end(kTests) ? nullptr : found->builtin;
+}
+
+}  // namespace latent::text::jinja
