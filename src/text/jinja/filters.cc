@@ -55,7 +55,7 @@ Value tojson(Interpreter& interpreter, const Value& self, const Arguments& argum
 
 Value string(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
   bind_arguments("string", arguments, {});
-  return Value::string(text_of(interpreter, self));
+  return self.is_string() ? self : Value::string(text_of(interpreter, self));
 }
 
 Value trim(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
@@ -220,7 +220,7 @@ Value default_filter(Interpreter&, const Value& self, const Arguments& arguments
 }
 
 Value safe(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
-  return string(interpreter, self, arguments);  // nothing here escapes HTML
+  return string(interpreter, self, arguments).as_markup();
 }
 
 // --- Lists and dicts

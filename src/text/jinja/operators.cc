@@ -103,12 +103,21 @@ bool is_list_or_tuple(const Value& value) {
                                        value.as_sequence().form == Sequence::Form::kTuple);
 }
 
+// jinja2 escapes for HTML what is added to a text marked by 'safe', even where nothing else escapes.
+void check_markup(const Value& marked, const Value& other) {
+  if (marked.is_markup() && !other.is_markup() && other.as_bytes().find_first_of("&<>'\"") != std::string::npos)
+    unsupported("adding a text with any of &<>'\" to one marked by 'safe' is not supported");
+}
+
 Value concatenate(Budget& budget, const Value& left, const Value& right) {
   if (left.is_string() && right.is_string()) {
+    check_markup(left, right);
+    check_markup(right, left);
     budget.charge(left.as_text().size() + right.as_text().size());
     TaggedText out = left.as_text();
     out.append(right.as_text());
-    return Value::string(std::move(out));
+    const Value sum = Value::string(std::move(out));
+    return left.is_markup() || right.is_markup() ? sum.as_markup() : sum;
   }
   if (!is_list_or_tuple(left) || !is_list_or_tuple(right) ||
       left.as_sequence().form != right.as_sequence().form)

@@ -83,6 +83,12 @@ double Value::as_real() const {
   return is(Kind::kFloat) ? std::get<double>(storage_) : static_cast<double>(as_int());
 }
 
+Value Value::as_markup() const {
+  Value marked = *this;
+  marked.markup_ = true;
+  return marked;
+}
+
 bool Value::truthy() const {
   switch (kind()) {
     case Kind::kUndefined:

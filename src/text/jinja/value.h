@@ -107,6 +107,9 @@ class Value {
 
   // Who wrote a number, a bool or None.
   Origin origin() const { return origin_; }
+  // Marked by the filter 'safe'.
+  bool is_markup() const { return markup_; }
+  Value as_markup() const;
   bool truthy() const;
   const char* type_name() const;  // Python's
   int nesting() const;            // 0 for what holds nothing
@@ -123,6 +126,7 @@ class Value {
 
   Storage storage_;
   Origin origin_ = Origin::kTemplate;
+  bool markup_ = false;
 };
 
 struct Sequence {
