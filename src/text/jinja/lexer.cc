@@ -5,6 +5,7 @@
 #include <array>
 
 #include "text/jinja/value.h"
+#include "text/utf8.h"
 
 namespace latent::text::jinja {
 namespace {

@@ -105,7 +105,8 @@ bool is_list_or_tuple(const Value& value) {
 
 // jinja2 escapes for HTML what is added to a text marked by 'safe', even where nothing else escapes.
 void check_markup(const Value& marked, const Value& other) {
-  if (marked.is_markup() && !other.is_markup() && other.as_bytes().find_first_of("&<>'\"") != std::string::npos)
+  if (marked.is_markup() && !other.is_markup() &&
+      other.as_bytes().find_first_of("&<>'\"") != std::string::npos)
     unsupported("adding a text with any of &<>'\" to one marked by 'safe' is not supported");
 }
 

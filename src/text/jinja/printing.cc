@@ -24,19 +24,6 @@ std::string scalar_text(const Value& value) {
   }
 }
 
-// What repr() escapes: controls, separators but the space, formatting, surrogates, private use. Code points
-// that no Unicode version has assigned are taken as printable.
-bool is_printable(char32_t cp) {
-  constexpr char32_t kHidden[][2] = {
-      {0x00, 0x1F},       {0x7F, 0xA0},       {0xAD, 0xAD},       {0x600, 0x605},     {0x61C, 0x61C},
-      {0x6DD, 0x6DD},     {0x70F, 0x70F},     {0x890, 0x891},     {0x8E2, 0x8E2},     {0x1680, 0x1680},
-      {0x180E, 0x180E},   {0x2000, 0x200F},   {0x2028, 0x202F},   {0x205F, 0x206F},   {0x3000, 0x3000},
-      {0xD800, 0xF8FF},   {0xFEFF, 0xFEFF},   {0xFFF0, 0xFFFB},   {0xFFFE, 0xFFFF},   {0x110BD, 0x110BD},
-      {0x110CD, 0x110CD}, {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A}, {0xE0000, 0xE00FF}, {0xE01F0, 0x10FFFF}};
-  return std::none_of(std::begin(kHidden), std::end(kHidden),
-                      [&](const auto& range) { return cp >= range[0] && cp <= range[1]; });
-}
-
 // Escape of a code point, or empty if it stands for itself.
 using Escape = std::string (*)(char32_t, char quote);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/jinja/tagged_text.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 
 #include "base/check.h"
@@ -63,21 +65,6 @@ char32_t code_point_at(std::string_view text, size_t byte) {
   return cp;
 }
 
-bool is_valid_utf8(std::string_view text) {
-  constexpr char32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  for (size_t i = 0; i < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const size_t n = code_point_bytes(text[i]);
-    if ((lead >= 0x80 && lead < 0xC2) || lead > 0xF4 || i + n > text.size()) return false;
-    for (size_t j = 1; j < n; ++j)
-      if ((static_cast<unsigned char>(text[i + j]) & 0xC0) != 0x80) return false;
-    const char32_t cp = code_point_at(text, i);
-    if (cp < kSmallest[n] || cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)) return false;
-    i += n;
-  }
-  return true;
-}
-
 size_t count_code_points(std::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
@@ -89,17 +76,6 @@ size_t byte_of_code_point(std::string_view text, size_t index) {
   return byte;
 }
 
-void append_utf8(std::string& out, char32_t cp) {
-  if (cp < 0x80) {
-    out += static_cast<char>(cp);
-    return;
-  }
-  const int extra = cp < 0x800 ? 1 : cp < 0x10000 ? 2 : 3;
-  constexpr unsigned char kLead[] = {0, 0xC0, 0xE0, 0xF0};
-  out += static_cast<char>(kLead[extra] | (cp >> (6 * extra)));
-  for (int i = extra - 1; i >= 0; --i) out += static_cast<char>(0x80 | ((cp >> (6 * i)) & 0x3F));
-}
-
 bool is_space(char32_t cp) {
   return (cp >= 0x09 && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x20) || cp == 0x85 || cp == 0xA0 ||
          cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F ||
@@ -107,19 +83,28 @@ bool is_space(char32_t cp) {
 }
 
 bool has_foreign_case(char32_t cp) {
-  // Blocks that hold cased letters: Latin to IPA, Greek to Armenian, Georgian, Cherokee, phonetic and further
-  // Latin and Greek, letterlike and circled letters, Glagolitic to Cyrillic, presentation forms, full-width
-  // Latin, and the cased scripts and mathematical letters of the supplementary plane.
-  constexpr char32_t kBlocks[][2] = {
-      {0xAA, 0xAA},       {0xB5, 0xB5},       {0xBA, 0xBA},       {0xC0, 0xD6},       {0xD8, 0xF6},
-      {0xF8, 0x2B8},      {0x2C0, 0x2C1},     {0x2E0, 0x2E4},     {0x345, 0x345},     {0x370, 0x58F},
-      {0x10A0, 0x10FF},   {0x13A0, 0x13FF},   {0x1C80, 0x1CBF},   {0x1D00, 0x1DBF},   {0x1E00, 0x1FFF},
-      {0x2071, 0x2071},   {0x207F, 0x209C},   {0x2100, 0x218F},   {0x24B6, 0x24E9},   {0x2C00, 0x2D2F},
-      {0xA640, 0xA69F},   {0xA720, 0xA7FF},   {0xAB30, 0xABBF},   {0xFB00, 0xFB17},   {0xFF21, 0xFF5A},
-      {0x10400, 0x107BF}, {0x10C80, 0x10CFF}, {0x118A0, 0x118DF}, {0x16E40, 0x16E7F}, {0x1D400, 0x1D7FF},
-      {0x1DF00, 0x1E08F}, {0x1E900, 0x1E943}, {0x1F130, 0x1F189}};
-  return cp >= 0x80 && std::any_of(std::begin(kBlocks), std::end(kBlocks),
-                                   [&](const auto& block) { return cp >= block[0] && cp <= block[1]; });
+  const auto code = static_cast<utf8proc_int32_t>(cp);
+  const utf8proc_category_t category = utf8proc_category(code);
+  return cp >= 0x80 && (utf8proc_toupper(code) != code || utf8proc_tolower(code) != code ||
+                        category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
+                        category == UTF8PROC_CATEGORY_LT);
+}
+
+bool is_printable(char32_t cp) {
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(cp))) {
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+      return false;
+    case UTF8PROC_CATEGORY_ZS:
+      return cp == U' ';
+    default:
+      return true;
+  }
 }
 
 ByteRange stripped_range(std::string_view text, const std::string* chars, bool left, bool right) {

@@ -59,15 +59,15 @@ class TaggedText {
 
 // --- UTF-8; the texts here are valid UTF-8, the interpreter lets nothing else in.
 
-bool is_valid_utf8(std::string_view text);
 size_t code_point_bytes(char lead);                              // 1..4
 char32_t code_point_at(std::string_view text, size_t byte);      // byte < size
 size_t count_code_points(std::string_view text);                 // Python's len()
 size_t byte_of_code_point(std::string_view text, size_t index);  // index <= count
-void append_utf8(std::string& out, char32_t code_point);
-bool is_space(char32_t code_point);  // Python's str.isspace()
-// Letters beyond ASCII that have upper and lower case; their mapping is not built in.
+bool is_space(char32_t code_point);                              // Python's str.isspace()
+// Letters beyond ASCII that have two cases. Their mapping, which may depend on its surroundings, is not built
+// in.
 bool has_foreign_case(char32_t code_point);
+bool is_printable(char32_t code_point);  // Python's str.isprintable(); repr() escapes the others
 
 // Byte range left after stripping: white space if chars is null, else any code point of chars.
 struct ByteRange {

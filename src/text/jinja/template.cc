@@ -2,6 +2,7 @@
 #include "text/jinja/template.h"
 
 #include "text/jinja/parser.h"
+#include "text/utf8.h"
 
 namespace latent::text::jinja {
 namespace {
@@ -18,7 +19,7 @@ Result<Template> Template::parse(std::string_view source) {
   if (source.size() > kMaxSourceBytes)
     return make_error(ErrorCode::kUnsupported, "a chat template of {} bytes is longer than {}", source.size(),
                       kMaxSourceBytes);
-  if (!is_valid_utf8(source)) return make_error(ErrorCode::kCorrupt, "the chat template is not UTF-8");
+  if (!is_utf8(source)) return make_error(ErrorCode::kCorrupt, "the chat template is not UTF-8");
   try {
     return Template(std::make_shared<const Body>(parse_template(source)));
   } catch (const TemplateError& error) {
