@@ -190,6 +190,7 @@ struct Probed {
 ArgumentsForm probe_arguments_form(const Template& source) {
   const auto shown = [&](const char* arguments) {
     ChatInput input;
+    input.bos_token = input.eos_token = "";
     input.messages_json = fmt::format(
         R"([{{"role": "user", "content": "q"}},
             {{"role": "assistant", "content": null, "tool_calls": [{{"id": "call00000", "type": "function",

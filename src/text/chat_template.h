@@ -13,9 +13,10 @@
 
 namespace latent::text {
 
-// A piece of a prompt. Special tokens are looked for in pieces from the template only, so that text of a user
-// that looks like one stays text. Neighbouring pieces differ in from_template; joined they are the whole
-// prompt, and what lies between two special tokens is to be pre-tokenised as one, across pieces.
+// A piece of a prompt. The template writes BOS where its model wants one: the encoder adds none. Special
+// tokens are looked for in pieces from the template only, so that text of a user that looks like one stays
+// text. Neighbouring pieces differ in from_template; joined they are the whole prompt, and what lies between
+// two special tokens is to be pre-tokenised as one, across pieces.
 struct PromptSegment {
   std::string text;
   bool from_template = false;
@@ -27,15 +28,15 @@ struct ChatInput {
   // name, reasoning_content, tool_calls, tool_call_id; other keys reach the template as they are. An
   // assistant's absent content beside tool calls counts as null.
   std::string messages_json = "[]";
-  std::string tools_json;  // a JSON array of tools; empty: none
+  std::string tools_json = {};  // a JSON array of tools; empty: none
   bool add_generation_prompt = true;
   // A JSON object of further variables, such as {"enable_thinking": false}; empty: none. They win over all
   // others.
-  std::string extra_json;
+  std::string extra_json = {};
   // Token texts; without a value, those of the folder's tokenizer_config.json.
-  std::optional<std::string> bos_token;
-  std::optional<std::string> eos_token;
-  std::optional<std::time_t> now;  // for strftime_now, local time; none: the clock
+  std::optional<std::string> bos_token = {};
+  std::optional<std::string> eos_token = {};
+  std::optional<std::time_t> now = {};  // for strftime_now, local time; none: the clock
 };
 
 // Immutable; any number of threads may render one at once. Copies share the template.

@@ -218,16 +218,18 @@ Interpreter::Flow Interpreter::run_for(const Stmt& stmt, Scope& scope) {
     }
     elements = std::move(kept);
   }
-  if (elements.empty()) return run_body(stmt.otherwise, new_scope(&scope));
+  bool completed = false;  // jinja2's else runs unless some iteration came to its end
   auto* loop = static_cast<Loop*>(adopt(std::make_unique<Loop>(std::move(elements))));
   for (size_t i = 0; i < loop->elements().size(); ++i) {
     Scope& inner = new_scope(&scope);
     loop->set_index(i);
     define("loop", Value::object(loop), inner);
     assign(stmt.target, loop->elements()[i], inner);
-    if (run_body(stmt.body, inner) == Flow::kBreak) break;
+    const Flow flow = run_body(stmt.body, inner);
+    if (flow == Flow::kBreak) break;
+    completed = completed || flow == Flow::kNormal;
   }
-  return Flow::kNormal;
+  return completed ? Flow::kNormal : run_body(stmt.otherwise, new_scope(&scope));
 }
 
 void Interpreter::run_with(const Stmt& stmt, Scope& scope) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The tests of "is".
 #include <algorithm>
+#include <cmath>
 
 #include "text/jinja/builtins.h"
 #include "text/jinja/interpreter.h"
 #include "text/jinja/operators.h"
+#include "text/jinja/printing.h"
 #include "text/jinja/text_functions.h"
 
 namespace latent::text::jinja {
@@ -36,23 +38,29 @@ bool is_sequence(const Value& value) {
   if (value.is(Kind::kSequence))
     return value.as_sequence().form != Sequence::Form::kDictView &&
            value.as_sequence().form != Sequence::Form::kIterator;
-  return value.is_string() || value.is(Kind::kDict);
+  return value.is_undefined() || value.is_string() ||
+         value.is(Kind::kDict);  // an undefined value has len() 0
 }
 
 int64_t integer_of(const Value& value) {
   if (!value.is_integral()) fail("the test takes an integer, not {}", value.type_name());
   return value.as_int();
 }
-bool is_odd(const Value& value) { return integer_of(value) % 2 != 0; }
-bool is_even(const Value& value) { return integer_of(value) % 2 == 0; }
+double remainder_of_two(const Value& value) {
+  if (!value.is_number()) fail("the test takes a number, not {}", value.type_name());
+  return std::fabs(
+      std::fmod(value.is_integral() ? static_cast<double>(value.as_int() % 2) : value.as_real(), 2));
+}
+bool is_odd(const Value& value) { return remainder_of_two(value) == 1; }
+bool is_even(const Value& value) { return remainder_of_two(value) == 0; }
 
-// str.islower(), str.isupper(): some letter, and none of the other case.
+// str(self).islower() or .isupper(): some letter, and none of the other case.
 template <Case kHow, Case kOther>
-bool has_case(const Value& value) {
-  if (!value.is_string()) fail("the test takes a string, not {}", value.type_name());
-  const std::string& text = value.as_bytes();
-  return change_case(value.as_text(), kHow).as_bytes() == text &&
-         change_case(value.as_text(), kOther).as_bytes() != text;
+Value has_case(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  bind_arguments("the test", arguments, {});
+  const TaggedText text = to_text(interpreter.budget(), self);
+  return Value::boolean(change_case(text, kHow).as_bytes() == text.bytes() &&
+                        change_case(text, kOther).as_bytes() != text.bytes());
 }
 
 const Value& only_argument(const std::vector<std::optional<Value>>& bound) {
@@ -97,7 +105,7 @@ constexpr Entry kTests[] = {
     {"in", compare<'i', 'n'>},
     {"integer", plain<is_kind<Kind::kInt>>},
     {"iterable", plain<is_iterable>},
-    {"lower", plain<has_case<Case::kLower, Case::kUpper>>},
+    {"lower", has_case<Case::kLower, Case::kUpper>},
     {"mapping", plain<is_kind<Kind::kDict>>},
     {"none", plain<is_kind<Kind::kNone>>},
     {"number", plain<is_number>},
@@ -107,7 +115,7 @@ constexpr Entry kTests[] = {
     {"string", plain<is_kind<Kind::kString>>},
     {"true", plain<is_true>},
     {"undefined", plain<is_kind<Kind::kUndefined>>},
-    {"upper", plain<has_case<Case::kUpper, Case::kLower>>},
+    {"upper", has_case<Case::kUpper, Case::kLower>},
     {"==", compare<'=', '='>},
     {"eq", compare<'=', '='>},
     {"equalto", compare<'=', '='>},

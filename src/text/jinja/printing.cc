@@ -228,15 +228,15 @@ class JsonPrinter {
 std::string number_text(double number) {
   if (std::isnan(number)) return "nan";
   if (std::isinf(number)) return number > 0 ? "inf" : "-inf";
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::scientific).ptr;
-  const std::string_view scientific(buffer, static_cast<size_t>(end - buffer));
-  const size_t e = scientific.find('e');
-  const int exponent = std::atoi(buffer + e + 1);
+  const auto written = [number](std::chars_format format) {
+    char buffer[400];  // the longest double in fixed notation has 327 characters
+    return std::string(buffer, std::to_chars(buffer, buffer + sizeof buffer, number, format).ptr);
+  };
   // Python: the shortest digits that read back as the number, positional if -4 <= exponent < 16.
-  if (exponent < -4 || exponent >= 16) return std::string(scientific);
-  const auto stop = std::to_chars(buffer, buffer + sizeof buffer, number, std::chars_format::fixed).ptr;
-  std::string fixed(buffer, static_cast<size_t>(stop - buffer));
+  const std::string scientific = written(std::chars_format::scientific);
+  const int exponent = std::stoi(scientific.substr(scientific.find('e') + 1));
+  if (exponent < -4 || exponent >= 16) return scientific;
+  const std::string fixed = written(std::chars_format::fixed);
   return fixed.find('.') == std::string::npos ? fixed + ".0" : fixed;
 }
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-
 namespace latent::text::jinja {
 
 TaggedText::TaggedText(std::string bytes, Origin origin) : bytes_(std::move(bytes)) {
@@ -43,14 +41,6 @@ TaggedText TaggedText::substr(size_t begin, size_t end) const {
   return out;
 }
 
-TaggedText TaggedText::with_bytes(std::string bytes) const {
-  CHECK(bytes.size() == size(), "{} bytes for a text of {}", bytes.size(), size());
-  TaggedText out;
-  out.bytes_ = std::move(bytes);
-  out.runs_ = runs_;
-  return out;
-}
-
 size_t code_point_bytes(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0xC0 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -80,14 +70,6 @@ bool is_space(char32_t cp) {
   return (cp >= 0x09 && cp <= 0x0D) || (cp >= 0x1C && cp <= 0x20) || cp == 0x85 || cp == 0xA0 ||
          cp == 0x1680 || (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F ||
          cp == 0x205F || cp == 0x3000;
-}
-
-bool has_foreign_case(char32_t cp) {
-  const auto code = static_cast<utf8proc_int32_t>(cp);
-  const utf8proc_category_t category = utf8proc_category(code);
-  return cp >= 0x80 && (utf8proc_toupper(code) != code || utf8proc_tolower(code) != code ||
-                        category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL ||
-                        category == UTF8PROC_CATEGORY_LT);
 }
 
 bool is_printable(char32_t cp) {

@@ -38,7 +38,6 @@ class TaggedText {
   TaggedText substr(size_t begin, size_t end) const;  // byte offsets, begin <= end <= size()
   void append(std::string_view bytes, Origin origin);
   void append(const TaggedText& other);
-  TaggedText with_bytes(std::string bytes) const;  // other bytes, as many, of the same origins
 
   // The text with each byte range of one origin put through f(std::string_view) -> std::string.
   template <class F>
@@ -64,9 +63,6 @@ char32_t code_point_at(std::string_view text, size_t byte);      // byte < size
 size_t count_code_points(std::string_view text);                 // Python's len()
 size_t byte_of_code_point(std::string_view text, size_t index);  // index <= count
 bool is_space(char32_t code_point);                              // Python's str.isspace()
-// Letters beyond ASCII that have two cases. Their mapping, which may depend on its surroundings, is not built
-// in.
-bool has_foreign_case(char32_t code_point);
 bool is_printable(char32_t code_point);  // Python's str.isprintable(); repr() escapes the others
 
 // Byte range left after stripping: white space if chars is null, else any code point of chars.

@@ -1,32 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/jinja/text_functions.h"
 
+#include <utf8proc.h>
+
+#include <algorithm>
+
 #include "text/jinja/operators.h"
+#include "text/utf8.h"
 
 namespace latent::text::jinja {
 namespace {
 
-char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; }
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
-bool is_letter(char c) { return upper(c) != lower(c); }
+char32_t mapped(char32_t cp, utf8proc_int32_t (*map)(utf8proc_int32_t)) {
+  return static_cast<char32_t>(map(static_cast<utf8proc_int32_t>(cp)));
+}
+
+// Unicode's SpecialCasing: sharp s, dotted I, sigma, ligatures, and Greek and Armenian letters of several
+// parts.
+bool has_special_case(char32_t cp) {
+  constexpr char32_t kRanges[][2] = {{0xDF, 0xDF},   {0x130, 0x130},   {0x149, 0x149},   {0x1F0, 0x1F0},
+                                     {0x345, 0x345}, {0x390, 0x390},   {0x3A3, 0x3A3},   {0x3B0, 0x3B0},
+                                     {0x587, 0x587}, {0x1E96, 0x1E9A}, {0x1F50, 0x1FFF}, {0xFB00, 0xFB17}};
+  return std::any_of(std::begin(kRanges), std::end(kRanges),
+                     [cp](const auto& range) { return cp >= range[0] && cp <= range[1]; });
+}
+
+bool is_cased(char32_t cp) { return mapped(cp, utf8proc_toupper) != mapped(cp, utf8proc_tolower); }
 
 }  // namespace
 
 Value change_case(const TaggedText& text, Case how) {
-  std::string out = text.bytes();
   bool first = true;  // of a word; of the text for kCapitalize
-  for (size_t i = 0; i < out.size(); i += code_point_bytes(out[i])) {
-    if (has_foreign_case(code_point_at(out, i)))
-      unsupported("changing the case of '{}' is not supported", out.substr(i, code_point_bytes(out[i])));
-    const char c = out[i];
-    out[i] = how == Case::kUpper || (how != Case::kLower && first) ? upper(c) : lower(c);
-    if (how == Case::kCapitalize) first = false;
-    if (how == Case::kTitleMethod) first = !is_letter(c);
-    // The title filter's words begin after white space and after -({[<
-    if (how == Case::kTitleFilter)
-      first = is_space(code_point_at(out, i)) || std::string_view("-({[<").find(c) != std::string_view::npos;
-  }
-  return Value::string(text.with_bytes(std::move(out)));
+  return Value::string(text.map_runs([&](std::string_view run) {
+    std::string out;
+    for (size_t i = 0; i < run.size(); i += code_point_bytes(run[i])) {
+      const char32_t cp = code_point_at(run, i);
+      if (has_special_case(cp))
+        unsupported("changing the case of '{}' is not supported", run.substr(i, code_point_bytes(run[i])));
+      const bool raise = how == Case::kUpper || (how != Case::kLower && first);
+      const bool as_title = how == Case::kCapitalize || how == Case::kTitleMethod;
+      append_utf8(out, mapped(cp, !raise     ? utf8proc_tolower
+                                  : as_title ? utf8proc_totitle
+                                             : utf8proc_toupper));
+      if (how == Case::kCapitalize) first = false;
+      if (how == Case::kTitleMethod) first = !is_cased(cp);
+      // The title filter's words begin after white space and after -({[<
+      if (how == Case::kTitleFilter)
+        first = is_space(cp) || std::u32string_view(U"-({[<").find(cp) != std::u32string_view::npos;
+    }
+    return out;
+  }));
 }
 
 Value strip(const TaggedText& text, const std::optional<Value>& chars, bool left, bool right) {

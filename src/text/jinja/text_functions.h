@@ -9,7 +9,8 @@
 
 namespace latent::text::jinja {
 
-// Letters beyond ASCII that have two cases are refused, as their mapping is not built in.
+// Letter by letter; the few letters whose case is another number of letters, or depends on those around, are
+// refused.
 enum class Case { kUpper, kLower, kCapitalize, kTitleMethod, kTitleFilter };
 Value change_case(const TaggedText& text, Case how);
 
