@@ -36,6 +36,7 @@ std::optional<Value> find_method(const Value& object, std::string_view name) {
   if (is_unsafe(object, name))
     return Value::undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe", name, object.type_name()));
+  if (object.is_markup()) unsupported("the method '{}' of a text marked by 'safe' is not supported", name);
   Builtin method = nullptr;
   if (object.is_string()) method = find_string_method(name);
   if (object.is(Kind::kDict)) method = find_dict_method(name);
@@ -143,7 +144,8 @@ Value get_attribute(const Value& object, const std::string& name) {
 
 Value get_item(const Value& object, const Value& key) {
   if (object.is_undefined()) fail("{}, so it has no items", object.hint());
-  if (std::optional<Value> item = find_item(object, key)) return *item;
+  if (std::optional<Value> item = find_item(object, key))
+    return object.is_markup() ? item->as_markup() : *item;
   if (!key.is_string())
     return Value::undefined(fmt::format("'{} object' has no such item", object.type_name()));
   if (std::optional<Value> method = find_method(object, key.as_bytes())) return *method;
@@ -155,7 +157,8 @@ Value get_slice(Budget& budget, const Value& object, const Value& start, const V
   if (object.is_undefined()) fail("{}, so it has no items", object.hint());
   if (object.is_string()) {
     const size_t size = count_code_points(object.as_bytes());
-    return slice_text(budget, object.as_text(), resolve_slice(start, stop, step, size));
+    const Value slice = slice_text(budget, object.as_text(), resolve_slice(start, stop, step, size));
+    return object.is_markup() ? slice.as_markup() : slice;
   }
   if (!object.is(Kind::kSequence) || object.as_sequence().form == Sequence::Form::kDictView ||
       object.as_sequence().form == Sequence::Form::kIterator)

@@ -42,10 +42,6 @@ bool is_sequence(const Value& value) {
          value.is(Kind::kDict);  // an undefined value has len() 0
 }
 
-int64_t integer_of(const Value& value) {
-  if (!value.is_integral()) fail("the test takes an integer, not {}", value.type_name());
-  return value.as_int();
-}
 double remainder_of_two(const Value& value) {
   if (!value.is_number()) fail("the test takes a number, not {}", value.type_name());
   return std::fabs(
@@ -75,10 +71,9 @@ Value compare(Interpreter& interpreter, const Value& self, const Arguments& argu
   return Value::boolean(apply_comparison(interpreter.budget(), kOperator, self, only_argument(bound)));
 }
 
-Value divisible_by(Interpreter&, const Value& self, const Arguments& arguments) {
-  const int64_t by = integer_of(only_argument(bind_arguments("divisibleby", arguments, {"num"})));
-  if (by == 0) fail("division by zero");
-  return Value::boolean(by == -1 || integer_of(self) % by == 0);
+Value divisible_by(Interpreter& interpreter, const Value& self, const Arguments& arguments) {
+  const Value by = only_argument(bind_arguments("divisibleby", arguments, {"num"}));
+  return Value::boolean(!apply_binary(interpreter.budget(), "%", self, by).truthy());
 }
 
 // Identity means something for None and bools only.

@@ -74,6 +74,8 @@ class LiteralPrinter {
 
   void print(const Value& value) {
     budget_.charge(kNodeCost);
+    if (value.is_markup())
+      unsupported("printing a list or dict that holds a text marked by 'safe' is not supported");
     if (value.is_string())
       print_string(value.as_text());
     else if (value.is(Value::Kind::kSequence))

@@ -190,8 +190,8 @@ def main():
     warnings.simplefilter("ignore", SyntaxWarning)  # of Python, compiling what jinja2 made of an expression
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("binary")
-    parser.add_argument("--conversations", type=int, default=300)
-    parser.add_argument("--expressions", type=int, default=5000)
+    parser.add_argument("--conversations", type=int, default=150)
+    parser.add_argument("--expressions", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--npm", default=os.environ.get("LATENT_TEST_DATA", "build/test-data"))
     parser.add_argument("--templates")
