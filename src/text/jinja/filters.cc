@@ -269,7 +269,8 @@ std::vector<Value> sorted(Budget& budget, const std::vector<Value>& values, cons
   std::vector<size_t> order(values.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return apply_comparison(budget, "<", keys[descending ? b : a], keys[descending ? a : b]);
+    const Value &left = keys[descending ? b : a], &right = keys[descending ? a : b];
+    return !are_equal(budget, left, right) && apply_comparison(budget, "<", left, right);
   });
   std::vector<Value> out;
   for (const size_t i : order) out.push_back(values[i]);
@@ -306,6 +307,7 @@ Value unique(Interpreter& interpreter, const Value& self, const Arguments& argum
   for (const Value& value : elements_of(interpreter.budget(), self)) {
     const Value key = sort_key(bound[1] && !bound[1]->is_none() ? dotted_attribute(value, *bound[1]) : value,
                                truthy_or(bound[0], false));
+    if (key.nesting() > 0) fail("unique does not take a {}", key.type_name());
     const auto same = [&](const Value& known) { return are_equal(interpreter.budget(), known, key); };
     if (std::any_of(keys.begin(), keys.end(), same)) continue;
     keys.push_back(key);

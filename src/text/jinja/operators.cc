@@ -17,6 +17,9 @@ std::string describe(const Value& value) {
 }
 
 [[noreturn]] void bad_operands(std::string_view op, const Value& left, const Value& right) {
+  for (const Value* side : {&left, &right})
+    if (side->is(Kind::kSequence) && side->as_sequence().form == Sequence::Form::kDictView)
+      unsupported("'{}' of a dict view is not supported; use '|list'", op);
   fail("'{}' does not take {} and {}", op, describe(left), describe(right));
 }
 
@@ -63,7 +66,8 @@ Value real_binary(std::string_view op, double a, double b, Origin origin) {
   if (op == "//") return Value::real(std::floor(a / b), origin);
   if (op == "%") {
     const double r = std::fmod(a, b);
-    return Value::real(r != 0 && (r < 0) != (b < 0) ? r + b : r, origin);
+    if (r == 0) return Value::real(std::copysign(0.0, b), origin);
+    return Value::real((r < 0) != (b < 0) ? r + b : r, origin);
   }
   const double r = std::pow(a, b);
   if (!std::isfinite(r) && std::isfinite(a)) fail("{} ** {} is out of range", a, b);
@@ -167,7 +171,10 @@ bool contains(Budget& budget, const Value& container, const Value& element) {
     if (!element.is_string()) fail("'in' a string takes a string, not {}", describe(element));
     return find_bytes(budget, container.as_bytes(), element.as_bytes(), 0) != std::string_view::npos;
   }
-  if (container.is(Kind::kDict)) return container.as_dict().find(element) != nullptr;
+  if (container.is(Kind::kDict)) {
+    if (element.nesting() > 0) fail("a {} is no key of a dict", element.type_name());
+    return container.as_dict().find(element) != nullptr;
+  }
   if (container.is_undefined()) return false;
   if (!container.is(Kind::kSequence)) fail("'in' takes no {}", describe(container));
   const auto& items = container.as_sequence().items;

@@ -27,6 +27,8 @@ bool is_kind(const Value& value) {
   return value.is(kKind);
 }
 
+// An undefined value can be called, to raise.
+bool is_callable(const Value& value) { return value.is(Kind::kCallable) || value.is_undefined(); }
 bool is_defined(const Value& value) { return !value.is_undefined(); }
 bool is_number(const Value& value) { return value.is_number(); }
 bool is_true(const Value& value) { return value.is(Kind::kBool) && value.as_int() != 0; }
@@ -91,7 +93,7 @@ struct Entry {
 
 constexpr Entry kTests[] = {
     {"boolean", plain<is_kind<Kind::kBool>>},
-    {"callable", plain<is_kind<Kind::kCallable>>},
+    {"callable", plain<is_callable>},
     {"defined", plain<is_defined>},
     {"divisibleby", divisible_by},
     {"even", plain<is_even>},

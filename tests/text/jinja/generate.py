@@ -100,11 +100,11 @@ def conversation(r):
 def is_plain(variables):
     """No tool, and only texts: where JavaScript cannot differ from Python in printing."""
     return variables["tools"] is None and all(
-        isinstance(m.get("content"), str) and "tool_calls" not in m and "\x1f" not in m["content"]
+        isinstance(m.get("content"), str) and "tool_calls" not in m and "\\x1f" not in repr(m)
         for m in variables["messages"])
 
 
-ATOMS = ["0", "1", "-2", "7", "2.5", "1e3", "true", "false", "none", "''", "'abc'", "' a b '", "'é天'", "'a,b,,c'", "[]",
+ATOMS = ["0", "1", "(number - 44)", "7", "2.5", "1e3", "true", "false", "none", "''", "'abc'", "' a b '", "'é天'", "'a,b,,c'", "[]",
          "[1, 2, 3]", "['b', 'a']", "(1, 'x')", "{}", "{'k': 1, 'l': [2]}", "text", "number", "real", "flag", "nothing",
          "items", "record", "missing", "people", "record.name", "record['missing']", "people[0].name", "items[1:]",
          "text[::-1]", "text[2:5]", "items[-1]", "people[:-1]", "record.tags[::2]", "(range(3)|list)", "loop_free"]
