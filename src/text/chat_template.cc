@@ -262,6 +262,13 @@ Result<nlohmann::json> read_config(const std::filesystem::path& path) {
 
 }  // namespace
 
+std::vector<TextPart> text_parts(std::span<const PromptSegment> segments) {
+  std::vector<TextPart> parts;
+  for (const PromptSegment& segment : segments)
+    parts.push_back({segment.text, segment.from_template ? SpecialTokens::kParse : SpecialTokens::kAsText});
+  return parts;
+}
+
 struct ChatTemplate::State {
   Probed usual;
   std::optional<Probed> with_tools;

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
+#include "text/tokenizer.h"
 
 namespace latent::text {
 
@@ -22,6 +24,9 @@ struct PromptSegment {
   bool from_template = false;
   bool operator==(const PromptSegment&) const = default;
 };
+
+// The segments as Tokenizer::encode takes them; views into them.
+std::vector<TextPart> text_parts(std::span<const PromptSegment> segments);
 
 struct ChatInput {
   // A JSON array of messages in OpenAI's form: role (needed), content (a string, null or a list of parts),
