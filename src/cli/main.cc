@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program: environment, command line, command, exit code.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/completion.h"
+#include "cli/environment.h"
+#include "cli/exit_code.h"
+#include "cli/version.h"
+
+namespace latent::cli {
+
+void add_completion(CLI::App& app, Action& action) {
+  CLI::App* command = app.add_subcommand("completion", "Print a completion script for a shell");
+  auto shell = std::make_shared<std::string>();
+  command->add_option("SHELL", *shell, "bash, zsh or fish: source <(latent completion bash)")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  command->callback([&app, &action, shell] {
+    action = [&app, shell] {
+      const Result<std::string> script = completion_script(app, *shell);
+      if (!script) return fail(script.error());
+      std::fputs(script->c_str(), stdout);
+      return static_cast<int>(kOk);
+    };
+  });
+}
+
+namespace {
+
+constexpr char kFooter[] =
+    R"(Results go to stdout, everything else to stderr. Every flag can also be set in the environment: --max-tokens by
+LATENT_MAX_TOKENS, a switch by 1 or 0; the command line wins.
+
+Exit codes: 0 done; 1 failed at run (memory, non-finite numbers, output); 2 wrong flag, value, id or prompt;
+3 model or input file missing, corrupt or not supported; 130 ended by Ctrl-C, with the partial result printed.
+
+Examples:
+  latent run models/tiny --prompt "In the beginning" --max-tokens 100
+  latent run models/tiny --token-ids ids.json --temperature 0 --json
+  latent score models/tiny --text page.txt --logits out.safetensors
+  latent inspect --shape v3
+)";
+
+int flush_stdout(int code) {
+  const bool ok = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
+  if (ok || code != kOk) return code;
+  return fail(make_error(ErrorCode::kIo, "stdout did not take all of the result"));
+}
+
+// A word where a command should be, or "".
+std::string unknown_command(const CLI::App& app) {
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  const std::vector<std::string> rest = command->remaining();
+  return command->get_require_subcommand_min() > 0 && !rest.empty() ? rest.front() : "";
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("Inference engine for models with multi-head latent attention: generate, score, measure.",
+               "latent");
+  Action action;
+  app.set_version_flag("-V,--version", version_text());
+  app.require_subcommand(1);
+  app.footer(kFooter + environment_help());
+  add_run(app, action);
+  add_score(app, action);
+  add_perplexity(app, action);
+  add_inspect(app, action);
+  add_compare(app, action);
+  add_bench(app, action);
+  add_completion(app, action);
+  name_environment(app);
+  warn_unknown_environment(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (const std::string word = unknown_command(app); !word.empty() && error.get_exit_code() != 0)
+      return fail(
+          make_error(ErrorCode::kInvalidArgument, "no command is called '{}'; --help lists them", word));
+    return app.exit(error) == 0 ? kOk : kUsageError;
+  }
+  return action();
+}
+
+}  // namespace
+}  // namespace latent::cli
+
+int main(int argc, char** argv) {
+  using namespace latent;
+  if (const Status s = cli::read_environment(); !s) return cli::fail(s.error());
+  return cli::flush_stdout(cli::parse_and_run(argc, argv));
+}

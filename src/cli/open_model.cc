@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/open_model.h"
+
+#include <chrono>
+#include <filesystem>
+
+#include "base/log.h"
+#include "base/parallel.h"
+#include "cli/progress.h"
+
+namespace latent::cli {
+namespace {
+
+void log_report(const model::LoadReport& report) {
+  for (const int layer : report.skipped_layers)
+    log(LogLevel::kInfo, "layer {} of the checkpoint (multi-token prediction) is not used", layer);
+  for (const std::string& name : report.unknown_tensors)
+    log(LogLevel::kInfo, "tensor {} of the checkpoint is not used", name);
+  for (const std::string& name : report.stale_tensors)
+    log(LogLevel::kInfo, "{} is in the folder but not in the index", name);
+}
+
+}  // namespace
+
+Result<int> context_limit(const model::ModelConfig& config, const EngineFlags& flags) {
+  if (flags.context < 0)
+    return make_error(ErrorCode::kInvalidArgument, "--context {}; it must be a number of tokens, or 0",
+                      flags.context);
+  const int wanted =
+      flags.context > 0 ? flags.context : std::min(model::default_context(config), kDefaultContext);
+  return model::served_context(config, wanted);
+}
+
+Result<model::LoadedModel> load_weights(const EngineFlags& flags) {
+  const Result<model::ModelConfig> config = model::load_config(flags.model);
+  if (!config) return model_error(config.error());
+  const Result<int> context = context_limit(*config, flags);
+  if (!context) return context.error();
+  ProgressBar bar("loading", true);
+  model::LoadOptions options;
+  options.max_positions = *context;
+  options.compute = compute_dtype(flags);
+  options.num_threads = flags.threads > 0 ? flags.threads : available_cores();
+  options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+  Result<model::LoadedModel> model = model::load_model(flags.model, options);
+  if (!model) return model_error(model.error());
+  log_report(model->report);
+  return model;
+}
+
+Result<std::unique_ptr<text::Tokenizer>> open_tokenizer(const std::string& folder) {
+  const std::filesystem::path path(folder);
+  if (!std::filesystem::exists(path / "tokenizer.json") && !std::filesystem::exists(path / "tiktoken.model"))
+    return std::unique_ptr<text::Tokenizer>();
+  return text::Tokenizer::load(path);
+}
+
+Result<OpenModel> open_model(const EngineFlags& flags, int max_output_rows) {
+  const auto start = std::chrono::steady_clock::now();
+  Result<runtime::EngineOptions> options = engine_options(flags);
+  if (!options) return options.error();
+  options->max_output_rows = max_output_rows;
+  Result<std::unique_ptr<text::Tokenizer>> tokenizer = open_tokenizer(flags.model);
+  if (!tokenizer) return model_error(tokenizer.error());
+  Result<model::LoadedModel> model = load_weights(flags);
+  if (!model) return model.error();
+  OpenModel open;
+  open.tokenizer = *std::move(tokenizer);
+  Result<std::unique_ptr<runtime::Engine>> engine =
+      runtime::Engine::create(*std::move(model), open.tokenizer.get(), *options);
+  if (!engine) return engine.error();
+  open.engine = *std::move(engine);
+  open.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return open;
+}
+
+}  // namespace latent::cli

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What score and perplexity share: rows of logits to log-probabilities.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "cli/open_model.h"
+
+namespace latent::cli {
+
+// Rows of logits that a scoring step computes at once: as many as fit 64 MiB.
+Result<int> scoring_rows(const EngineFlags& flags);
+
+// log softmax(logits)[id], natural, in double.
+double log_probability(std::span<const float> logits, int32_t id);
+
+// Runs the ids through the model; calls row(i, logits) for every position i in order. Ctrl-C: kCancelled.
+using RowSink = std::function<void(int position, std::span<const float> logits)>;
+Status score_rows(runtime::Engine& engine, const std::vector<int32_t>& ids, const RowSink& row);
+
+}  // namespace latent::cli

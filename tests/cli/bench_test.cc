@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// latent bench, run as a user runs it, on a tiny checkpoint.
+#include "cli/fixture.h"
+
+namespace latent::cli {
+namespace {
+
+using BenchCommand = TinyModelTest;
+
+TEST_F(BenchCommand, bench_model_reports_in_the_common_envelope) {
+  const Outcome run = run_latent(
+      {"bench", "model", model(), "--contexts", "16,32", "--decode-tokens", "4", "--rounds", "1", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json report = parse(run.out);
+  for (const char* key : {"schema", "commit", "device", "date", "command", "ceilings", "rows"})
+    EXPECT_TRUE(report.contains(key)) << key;
+  ASSERT_EQ(report["rows"].size(), 2u);
+  EXPECT_EQ(report["rows"][1]["context"], 32);
+  EXPECT_GE(report["ceilings"]["read_forms"], 6);
+  EXPECT_GT(report["rows"][0]["decode_tokens_per_s"], 0);
+}
+
+}  // namespace
+}  // namespace latent::cli
