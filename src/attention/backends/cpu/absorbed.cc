@@ -18,14 +18,12 @@ namespace {
 using ops::MlaAttentionAttrs;
 using ops::MlaAttentionParams;
 
-constexpr int kMaxGroups = kTaskLanes / kLanes;
-
 int padded_rank(const MlaAttentionAttrs& a) { return round_up(a.kv_rank, 32); }
 
 // Scratch of one thread, and the states of all chunks of split tasks.
 struct ThreadScratch {
-  std::byte* queries;   // packed, kMaxGroups of them
-  float *total, *part;  // states of the task and of one chunk, kMaxGroups each
+  std::byte* queries;   // packed, kTaskLanes / kLanes groups of them
+  float *total, *part;  // states of the task and of one chunk, one a group
   float* step;
   std::byte* block;  // f32 rows, or the last tile of bf16 ones
   float* row;
