@@ -61,9 +61,9 @@ class Checkpoint {
     const SafetensorsFile* file;
   };
 
-  // With an index, the index is an allow-list: every shard it names must exist inside the folder, every tensor
-  // it assigns must be in its shard, and what it does not assign is ignored and listed in stale(). Without an
-  // index it is model.safetensors, or else the only *.safetensors file of the folder.
+  // With an index, the index is an allow-list: every shard it names must exist inside the folder, every
+  // tensor it assigns must be in its shard, and what it does not assign is ignored and listed in stale().
+  // Without an index it is model.safetensors, or else the only *.safetensors file of the folder.
   static Result<Checkpoint> open(const std::filesystem::path& folder);
 
   const std::map<std::string, Entry, std::less<>>& tensors() const { return tensors_; }
