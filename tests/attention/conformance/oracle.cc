@@ -40,14 +40,23 @@ double dot(const Row& a, const Row& b) {
   return sum;
 }
 
-// Keys and values of one head of one request, a row a token.
+// Keys and values of one head of one request, a row a token, and the size of the terms that made each element:
+// an up-projection that cancels keeps the rounding errors of its terms.
 struct HeadContext {
-  std::vector<Row> keys, values;
+  std::vector<Row> keys, values, key_terms, value_terms;
 };
 
+double root_of_squares(const Row& a, const Row& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i] * a[i] * b[i];
+  return std::sqrt(sum);
+}
+
 HeadContext absorbed_context(const ops::MlaAttentionAttrs& a, const std::vector<Row>& rows) {
-  HeadContext c{.keys = rows, .values = rows};
+  HeadContext c{.keys = rows, .values = rows, .key_terms = {}, .value_terms = {}};
   for (Row& v : c.values) v.resize(static_cast<size_t>(a.kv_rank));
+  c.key_terms = c.keys;
+  c.value_terms = c.values;
   return c;
 }
 
@@ -58,13 +67,19 @@ HeadContext multi_head_context(const Inputs& in, int head, const std::vector<Row
     weights.push_back(weight_row(in.kv_b.view(), int64_t{head} * (a.nope_dim + a.v_dim) + n));
   HeadContext c;
   for (const Row& row : rows) {
-    const Row latent(row.begin(), row.begin() + a.kv_rank);
-    Row up;
-    for (const Row& w : weights) up.push_back(dot(w, latent));
-    c.values.emplace_back(up.begin() + a.nope_dim, up.end());
-    up.resize(static_cast<size_t>(a.nope_dim));
-    up.insert(up.end(), row.begin() + a.kv_rank, row.end());
-    c.keys.push_back(up);
+    const Row latent(row.begin(), row.begin() + a.kv_rank), rope(row.begin() + a.kv_rank, row.end());
+    const auto split = [&](const Row& up, std::vector<Row>* keys, std::vector<Row>* values) {
+      values->emplace_back(up.begin() + a.nope_dim, up.end());
+      keys->emplace_back(up.begin(), up.begin() + a.nope_dim);
+      keys->back().insert(keys->back().end(), rope.begin(), rope.end());
+    };
+    Row up, terms;
+    for (const Row& w : weights) {
+      up.push_back(dot(w, latent));
+      terms.push_back(std::max(std::abs(up.back()), root_of_squares(w, latent)));
+    }
+    split(up, &c.keys, &c.values);
+    split(terms, &c.key_terms, &c.value_terms);
   }
   return c;
 }
@@ -84,8 +99,6 @@ class RowSolver {
     Row logits;
     double largest = -kInfinity, magnitude = 0;
     for (size_t j = 0; j < num_keys; ++j) {
-      double squares = 0;
-      for (size_t i = 0; i < query.size(); ++i) squares += std::pow(query[i] * context.keys[j][i], 2);
       logits.push_back(double{a_.softmax_scale} * dot(query, context.keys[j]));
       largest = std::max(largest, logits.back());
       magnitude =
@@ -99,7 +112,7 @@ class RowSolver {
       double out = 0, absolute = 0, spread = 0;
       for (size_t j = 0; j < num_keys; ++j) out += logits[j] / sum * context.values[j][i];
       for (size_t j = 0; j < num_keys; ++j) {
-        absolute += logits[j] / sum * std::abs(context.values[j][i]);
+        absolute += logits[j] / sum * std::abs(context.value_terms[j][i]);
         spread += logits[j] / sum * std::abs(context.values[j][i] - out);
       }
       truth->out.push_back(out);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bf16 engine for the absorbed form: keys and values are the latent rows of the cache itself, multiplied
 // by vdpbf16ps two columns (scores) or two tokens (values) at a time. Queries are taken as they are; weights
-// are rounded to bf16. Outputs are kept in the order that unpacking two rows leaves them in, and put right by
+// are rounded to bf16, and what rounding took from a lane's heaviest ones is added in a second pass: of a weight
+// above 1 / kHeavy of the lane's sum so far nothing is lost that matters, and what the many lighter ones lose
+// averages out. Outputs are kept in the order that unpacking two rows leaves them in, and put right by
 // finish.
 #include "attention/backends/cpu/lane_softmax.h"
 
@@ -35,10 +37,32 @@ inline void score_tile(const uint32_t* queries, const Bf16Block& b, int tile, fl
 }
 
 constexpr int kLanesAtOnce = 8;
+constexpr float kHeavy = 32;
+
+// Weights of a block in bf16, two tokens a dword, [pair, kLanes]. Corrections are those of some pairs alone.
+struct Weights {
+  uint32_t* pairs;
+  uint32_t* corrections;
+  int num_corrections;
+  uint8_t corrected[kBlockTokens / 2];  // which
+};
+
+// Two tokens' values of thirty-two columns, for eight lanes.
+inline void add_pair(__m512 (&acc)[kLanesAtOnce][2], const BFloat16* value, int64_t stride, const uint32_t* weights) {
+  const __m512i even = _mm512_loadu_si512(value), odd = _mm512_loadu_si512(value + stride);
+  const __m512bh low = as_bf16(_mm512_unpacklo_epi16(even, odd));
+  const __m512bh high = as_bf16(_mm512_unpackhi_epi16(even, odd));
+#pragma GCC unroll 8
+  for (int h = 0; h < kLanesAtOnce; ++h) {
+    const __m512bh w = broadcast_pair(weights + h);
+    acc[h][0] = _mm512_dpbf16_ps(acc[h][0], low, w);
+    acc[h][1] = _mm512_dpbf16_ps(acc[h][1], high, w);
+  }
+}
 
 // Thirty-two columns of eight lanes: out = factor * out + sum over tokens of weight * value.
-inline void add_values(const StepArgs& a, const Bf16Block& b, const uint32_t* weights, const float* factors,
-                       int lane, int column) {
+inline void add_values(const StepArgs& a, const Bf16Block& b, const Weights& weights, const float* factors, int lane,
+                       int column) {
   __m512 acc[kLanesAtOnce][2];
   float* out = a.state.out + int64_t{lane} * a.state.width + column;
 #pragma GCC unroll 8
@@ -48,19 +72,16 @@ inline void add_values(const StepArgs& a, const Bf16Block& b, const uint32_t* we
     acc[h][0] = a.first ? _mm512_setzero_ps() : _mm512_mul_ps(_mm512_loadu_ps(row), factor);
     acc[h][1] = a.first ? _mm512_setzero_ps() : _mm512_mul_ps(_mm512_loadu_ps(row + 16), factor);
   }
+  const uint32_t* pair = weights.pairs + lane;
   for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile) {
     const BFloat16* value = b.tile[tile] + column;
-    for (int t = 0; t < kTileTokens; t += 2, value += 2 * b.stride, weights += kLanes) {
-      const __m512i even = _mm512_loadu_si512(value), odd = _mm512_loadu_si512(value + b.stride);
-      const __m512bh low = as_bf16(_mm512_unpacklo_epi16(even, odd));
-      const __m512bh high = as_bf16(_mm512_unpackhi_epi16(even, odd));
-#pragma GCC unroll 8
-      for (int h = 0; h < kLanesAtOnce; ++h) {
-        const __m512bh w = broadcast_pair(weights + lane + h);
-        acc[h][0] = _mm512_dpbf16_ps(acc[h][0], low, w);
-        acc[h][1] = _mm512_dpbf16_ps(acc[h][1], high, w);
-      }
-    }
+    for (int t = 0; t < kTileTokens; t += 2, value += 2 * b.stride, pair += kLanes)
+      add_pair(acc, value, b.stride, pair);
+  }
+  for (int i = 0; i < weights.num_corrections; ++i) {
+    const int token = 2 * weights.corrected[i];
+    add_pair(acc, b.tile[token / kTileTokens] + token % kTileTokens * b.stride + column, b.stride,
+             weights.corrections + i * kLanes + lane);
   }
 #pragma GCC unroll 8
   for (int h = 0; h < kLanesAtOnce; ++h) {
@@ -75,32 +96,68 @@ inline __m512i round_to_bf16(F32x16 x) {
 }
 inline F32x16 widen(__m512i low_halves) { return {_mm512_castsi512_ps(_mm512_slli_epi32(low_halves, 16))}; }
 
-// Scores become weights, in bf16, tokens in pairs [tile tokens / 2, kLanes]; those past num_tokens weigh 0.
-inline void weigh(const StepArgs& a, const float* scores, F32x16 largest, F32x16 factor, uint32_t* weights) {
-  const F32x16 shift = finite_maximum(largest);
+inline __m512i pack_pair(__m512i even, __m512i odd) { return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)); }
+
+struct Sums {
+  F32x16 exact, rounded, largest;
+};
+
+// Scores become weights, in place and in bf16; those past num_tokens weigh 0.
+inline Sums weigh(const StepArgs& a, float* scores, F32x16 shift, uint32_t* pairs) {
   const auto weight = [&](int t) {
-    return t < a.num_tokens ? exp_non_positive(load(scores + t * kLanes) - shift) : set1(0.0f);
+    const F32x16 w = t < a.num_tokens ? exp_non_positive(load(scores + t * kLanes) - shift) : set1(0.0f);
+    store(scores + t * kLanes, w);
+    return w;
   };
-  F32x16 sum = set1(0.0f), rounded_sum = set1(0.0f);
+  Sums sums{set1(0.0f), set1(0.0f), set1(0.0f)};
   for (int t = 0; t < a.num_tokens || t % kTileTokens != 0; t += 2) {
     const F32x16 even = weight(t), odd = weight(t + 1);
     const __m512i low = round_to_bf16(even), high = round_to_bf16(odd);
-    sum = sum + even + odd;
-    rounded_sum = rounded_sum + widen(low) + widen(high);
-    _mm512_storeu_si512(weights + t / 2 * kLanes, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    sums.exact = sums.exact + even + odd;
+    sums.rounded = sums.rounded + widen(low) + widen(high);
+    sums.largest = max(max(even, odd), sums.largest);
+    _mm512_storeu_si512(pairs + t / 2 * kLanes, pack_pair(low, high));
   }
-  add_sums(a, factor, sum, rounded_sum);
+  return sums;
+}
+
+// What rounding took from weights that are heavy in their own lane; returns its sum. A lane's corrections do not
+// depend on its neighbours': where only they are heavy it adds 0.
+inline F32x16 correct_heavy(const StepArgs& a, const float* scores, F32x16 threshold, Weights* weights) {
+  const auto lost = [&](int t) {
+    const F32x16 w = load(scores + t * kLanes);
+    const F32x16 rest = w - widen(round_to_bf16(w));
+    return round_to_bf16(select_less(w, threshold, set1(0.0f), rest));
+  };
+  F32x16 sum = set1(0.0f);
+  for (int t = 0; t < a.num_tokens; t += 2) {
+    const __m512i even = lost(t), odd = lost(t + 1);
+    const __m512i pair = pack_pair(even, odd);
+    if (_mm512_test_epi32_mask(pair, pair) == 0) continue;
+    sum = sum + widen(even) + widen(odd);
+    _mm512_storeu_si512(weights->corrections + weights->num_corrections * kLanes, pair);
+    weights->corrected[weights->num_corrections++] = static_cast<uint8_t>(t / 2);
+  }
+  return sum;
 }
 
 void step_bf16(const StepArgs& a, const Bf16Block& b) {
   float* scores = a.scratch;
-  auto* weights = reinterpret_cast<uint32_t*>(a.scratch + int64_t{kBlockTokens} * kLanes);
+  Weights weights{.pairs = reinterpret_cast<uint32_t*>(scores + int64_t{kBlockTokens} * kLanes),
+                  .corrections = reinterpret_cast<uint32_t*>(scores + int64_t{kBlockTokens} * kLanes * 3 / 2),
+                  .num_corrections = 0,
+                  .corrected = {}};
   float factors[kLanes];
   for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile)
     score_tile(static_cast<const uint32_t*>(a.queries), b, tile, scores + tile * kTileTokens * kLanes);
   const F32x16 largest = scale_and_mask(a, scores, a.first ? set1(kMinusInfinity) : load(a.state.max()));
   const F32x16 factor = rescale_sums(a, largest, factors);
-  weigh(a, scores, largest, factor, weights);
+  Sums sums = weigh(a, scores, finite_maximum(largest), weights.pairs);
+  const F32x16 so_far = a.first ? sums.exact : fma(load(a.state.sum()), factor, sums.exact);
+  const F32x16 threshold = so_far * set1(1 / kHeavy);
+  if (_mm512_cmp_ps_mask(sums.largest.v, threshold.v, _CMP_GE_OQ) != 0)
+    sums.rounded = sums.rounded + correct_heavy(a, scores, threshold, &weights);
+  add_sums(a, factor, sums.exact, sums.rounded);
   for (int column = 0; column < a.state.width; column += 32)
     for (int lane = 0; lane < a.state.num_lanes; lane += kLanesAtOnce)
       add_values(a, b, weights, factors, lane, column);
