@@ -135,7 +135,10 @@ TEST_P(Conformance, the_contracts_frobenius_bound_holds_while_logits_stay_below_
       ASSERT_LE(truth.max_logit, 30) << to_string(c);
       const Outputs got = run(in);
       EXPECT_TRUE(is_right(got, truth, in));
-      EXPECT_LE(frobenius_error(got, truth), 2.2e-3) << to_string(c);
+      // Weights rounded to u_w lose up to u_w / sqrt(3) more, root mean square.
+      const double weights = weight_roundoff(backend(), c) / std::sqrt(3.0);
+      EXPECT_LE(frobenius_error(got, truth), std::hypot(2.2e-3, weights)) << to_string(c);
+      RecordProperty("frobenius_error", std::to_string(frobenius_error(got, truth)));
     }
   }
 }

@@ -40,8 +40,8 @@ double dot(const Row& a, const Row& b) {
   return sum;
 }
 
-// Keys and values of one head of one request, a row a token, and the size of the terms that made each element:
-// an up-projection that cancels keeps the rounding errors of its terms.
+// Keys and values of one head of one request, a row a token, and the size of the terms that made each
+// element: an up-projection that cancels keeps the rounding errors of its terms.
 struct HeadContext {
   std::vector<Row> keys, values, key_terms, value_terms;
 };
@@ -101,8 +101,8 @@ class RowSolver {
     for (size_t j = 0; j < num_keys; ++j) {
       logits.push_back(double{a_.softmax_scale} * dot(query, context.keys[j]));
       largest = std::max(largest, logits.back());
-      magnitude =
-          std::max({magnitude, std::abs(logits.back()), double{a_.softmax_scale} * std::sqrt(squares)});
+      magnitude = std::max({magnitude, std::abs(logits.back()),
+                            double{a_.softmax_scale} * root_of_squares(query, context.key_terms[j])});
     }
     double sum = 0;
     for (double& x : logits) sum += x = std::exp(x - largest);

@@ -55,11 +55,16 @@ struct Sizes {
   int64_t state_floats, query_bytes, block_floats, row_floats;
 };
 
+// Tiles can be read where they lie: whole tiles in a page, rows without gaps, whole vectors of values.
+bool reads_in_place(const MlaAttentionParams& p) {
+  return p.attrs.kv_rank % 32 == 0 && p.attrs.page_tokens % kTileTokens == 0 && p.cache.stride(2) == 1 &&
+         p.cache.stride(1) == p.cache.dim(2);
+}
+
 bool takes_bf16(const MlaAttentionParams& p) {
   const auto is_bf16 = [](const TensorView& v) { return v.dtype() == DType::kBF16; };
   return bf16_engine() != nullptr && is_bf16(p.q_nope) && is_bf16(p.q_pe) && is_bf16(p.cache) &&
-         p.attrs.kv_rank % 32 == 0 && p.attrs.page_tokens % kTileTokens == 0 && p.cache.stride(2) == 1 &&
-         p.cache.stride(1) == p.cache.dim(2);
+         reads_in_place(p);
 }
 
 const void* query_row(const TensorView& q, int64_t token, int64_t head) {
@@ -72,7 +77,13 @@ class TaskWorker {
  public:
   TaskWorker(const MlaAttentionParams& params, const Sizes& sizes, const LaneEngine& engine,
              const AbsorbedTask& task, const ThreadScratch& scratch)
-      : p_(params), sizes_(sizes), engine_(engine), task_(task), scratch_(scratch), rows_(params, task.seq) {}
+      : p_(params),
+        sizes_(sizes),
+        engine_(engine),
+        task_(task),
+        scratch_(scratch),
+        rows_(params, task.seq),
+        in_place_(reads_in_place(params)) {}
 
   void pack_queries() const {
     for (int group = 0; group < num_groups(); ++group) {
@@ -96,12 +107,16 @@ class TaskWorker {
   // States of chunk `chunk` to `states`, one a group.
   void run_chunk(int chunk, float* states) const {
     const int begin = chunk * task_.chunk_tokens, end = std::min(begin + task_.chunk_tokens, task_.num_keys);
+    int asked = 0;
     for (int at = begin; at < end; at += kBlockTokens) {
       const int count = std::min(kBlockTokens, end - at);
       if (engine_.step_bf16 != nullptr)
-        step_groups(bf16_block(at, count, end), at, count, at == begin, states);
+        step_groups(bf16_block(at, count, end, &asked), at, count, at == begin, states);
+      else if (in_place_ && p_.cache.dtype() == DType::kF32)
+        step_groups(f32_block(at, count, end, &asked), at, count, at == begin, states);
       else
-        step_groups(f32_block(at, count), at, count, at == begin, states);
+        step_groups(gathered_block(at, count), at, count, at == begin, states);
+      asked = std::max(0, asked - 8 * kBlockTiles);
     }
   }
 
@@ -143,7 +158,7 @@ class TaskWorker {
   }
 
   template <class Block>
-  void step_groups(const Block& block, int at, int count, bool first, float* states) const {
+  void step_groups(Block block, int at, int count, bool first, float* states) const {
     for (int group = 0; group < num_groups(); ++group) {
       float limits[kLanes] = {};
       bool all = true;
@@ -160,12 +175,14 @@ class TaskWorker {
                              .state = state(states, group),
                              .scratch = scratch_.step};
       step(args, block);
+      block.prefetch.asked = nullptr;  // the first group has asked for what the others need
     }
   }
   void step(const StepArgs& args, const F32Block& block) const { engine_.step_f32(args, block); }
   void step(const StepArgs& args, const Bf16Block& block) const { engine_.step_bf16(args, block); }
 
-  F32Block f32_block(int at, int count) const {
+  // Any cache: rows are copied to f32, latents padded with zeros to whole vectors.
+  F32Block gathered_block(int at, int count) const {
     const MlaAttentionAttrs& a = p_.attrs;
     const int rank = padded_rank(a), width = rank + a.rope_dim, num_rows = round_up(count, kTileTokens);
     auto* rows = reinterpret_cast<float*>(scratch_.block);
@@ -176,37 +193,68 @@ class TaskWorker {
       rows_.read(engine_, at + t, a.kv_rank, a.rope_dim, DType::kF32, to + rank);
     }
     std::fill(rows + int64_t{count} * width, rows + int64_t{num_rows} * width, 0.0f);
-    return {.nope = rows,
-            .rope = rows + rank,
-            .value = rows,
-            .nope_stride = width,
-            .rope_stride = width,
-            .value_stride = width,
-            .nope_width = a.kv_rank,
-            .rope_width = a.rope_dim};
-  }
-
-  // Whole tiles are read where they lie. The last tokens of a request are copied into a tile of zeros: what
-  // the page holds after them was never written.
-  Bf16Block bf16_block(int at, int count, int end) const {
-    Bf16Block b{.tile = {}, .stride = p_.cache.stride(1), .width = p_.attrs.kv_rank + p_.attrs.rope_dim};
-    for (int tile = 0; tile < kBlockTokens / kTileTokens + 2; ++tile) {
-      const int token = at + tile * kTileTokens;
-      if (token + kTileTokens <= end)
-        b.tile[tile] = reinterpret_cast<const BFloat16*>(rows_.row(token));
-      else
-        b.tile[tile] = token < at + count ? copy_tail(token, at + count, b.width) : b.tile[tile - 1];
+    F32Block b = f32_shape(width);
+    for (int tile = 0; tile * kTileTokens < count; ++tile) {
+      const float* row = rows + int64_t{tile} * kTileTokens * width;
+      b.tile[tile] = {.nope = row, .rope = row + rank, .value = row};
     }
+    b.prefetch = {.tile = {rows}, .tile_bytes = 0, .asked = nullptr};
     return b;
   }
 
-  const BFloat16* copy_tail(int begin, int end, int width) const {
-    auto* rows = reinterpret_cast<BFloat16*>(scratch_.block);
-    for (int token = begin; token < end; ++token)
-      rows_.read(engine_, token, 0, width, DType::kBF16, rows + int64_t{token - begin} * width);
-    std::memset(rows + int64_t{end - begin} * width, 0,
-                static_cast<size_t>((kTileTokens - (end - begin)) * width) * sizeof(BFloat16));
-    return rows;
+  F32Block f32_block(int at, int count, int end, int* asked) const {
+    F32Block b = f32_shape(p_.cache.stride(1));
+    for (int tile = 0; tile * kTileTokens < count; ++tile) {
+      const auto* row = static_cast<const float*>(tile_at(at + tile * kTileTokens, end));
+      b.tile[tile] = {.nope = row, .rope = row + p_.attrs.kv_rank, .value = row};
+    }
+    b.prefetch = prefetch(at, end, asked);
+    return b;
+  }
+
+  Bf16Block bf16_block(int at, int count, int end, int* asked) const {
+    Bf16Block b{.tile = {},
+                .stride = p_.cache.stride(1),
+                .width = p_.attrs.kv_rank + p_.attrs.rope_dim,
+                .prefetch = prefetch(at, end, asked)};
+    for (int tile = 0; tile * kTileTokens < count; ++tile)
+      b.tile[tile] = static_cast<const BFloat16*>(tile_at(at + tile * kTileTokens, end));
+    return b;
+  }
+
+  F32Block f32_shape(int64_t stride) const {
+    return {.tile = {},
+            .nope_stride = stride,
+            .rope_stride = stride,
+            .value_stride = stride,
+            .nope_width = p_.attrs.kv_rank,
+            .rope_width = p_.attrs.rope_dim,
+            .prefetch = {}};
+  }
+
+  // Whole tiles lie in the cache. The last tokens of a request are copied into a tile of zeros: what the page
+  // holds after them was never written.
+  const void* tile_at(int token, int end) const {
+    if (token + kTileTokens <= end) return rows_.row(token);
+    const DType dtype = p_.cache.dtype();
+    const int width = p_.attrs.kv_rank + p_.attrs.rope_dim;
+    const auto row_bytes = width * static_cast<int64_t>(dtype_bytes(dtype));
+    for (int t = token; t < end; ++t)
+      rows_.read(engine_, t, 0, width, dtype, scratch_.block + (t - token) * row_bytes);
+    std::memset(scratch_.block + (end - token) * row_bytes, 0,
+                static_cast<size_t>((kTileTokens - (end - token)) * row_bytes));
+    return scratch_.block;
+  }
+
+  // Past the end the last tile is named again; it is near.
+  Prefetch prefetch(int at, int end, int* asked) const {
+    const auto row_bytes = p_.cache.stride(1) * static_cast<int64_t>(dtype_bytes(p_.cache.dtype()));
+    Prefetch ahead{.tile = {}, .tile_bytes = kTileTokens * row_bytes, .asked = asked};
+    for (int tile = 0; tile < 2 * kBlockTiles; ++tile) {
+      const int token = at + tile * kTileTokens;
+      ahead.tile[tile] = token < end ? rows_.row(token) : ahead.tile[tile - 1];
+    }
+    return ahead;
   }
 
   const MlaAttentionParams& p_;
@@ -215,6 +263,7 @@ class TaskWorker {
   const AbsorbedTask& task_;
   const ThreadScratch& scratch_;
   CacheRows rows_;
+  bool in_place_;
 };
 
 // Everything a run shares between its threads.

@@ -15,14 +15,15 @@ class CacheRows {
       : cache_(&params.cache),
         table_(params.batch.block_table.data<int32_t>() + seq * params.batch.block_table.stride(0)),
         table_stride_(params.batch.block_table.stride(1)),
-        page_tokens_(params.attrs.page_tokens) {}
+        page_tokens_(static_cast<uint32_t>(params.attrs.page_tokens)) {}
 
   // Address of a token's row; its elements are cache.stride(2) apart.
   const std::byte* row(int64_t token) const {
-    const int64_t page = table_[token / page_tokens_ * table_stride_];
+    const auto at_token = static_cast<uint32_t>(token), column = at_token / page_tokens_;
+    const int64_t page = table_[column * table_stride_];
     CHECK(page > ops::kNullPage && page < cache_->dim(0), "page {} of {} pages holds token {}", page,
           cache_->dim(0), token);
-    const int64_t at = page * cache_->stride(0) + token % page_tokens_ * cache_->stride(1);
+    const int64_t at = page * cache_->stride(0) + (at_token - column * page_tokens_) * cache_->stride(1);
     return static_cast<const std::byte*>(cache_->raw()) +
            at * static_cast<int64_t>(dtype_bytes(cache_->dtype()));
   }
@@ -33,7 +34,8 @@ class CacheRows {
  private:
   const TensorView* cache_;
   const int32_t* table_;
-  int64_t table_stride_, page_tokens_;
+  int64_t table_stride_;
+  uint32_t page_tokens_;
 };
 
 }  // namespace latent::attention::cpu

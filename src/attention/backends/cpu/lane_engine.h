@@ -48,20 +48,35 @@ struct LaneState {
   static int64_t num_floats(int width) { return int64_t{kLanes} * width + 3 * kLanes; }
 };
 
-// A block of keys in two parts, and of values, all f32. The values may be read up to 32 columns past their
-// width; what stands there is added to columns that nobody reads.
-struct F32Block {
-  const float *nope, *rope, *value;
-  int64_t nope_stride, rope_stride, value_stride;
-  int nope_width, rope_width;
+inline constexpr int kBlockTiles = kBlockTokens / kTileTokens;
+
+// What a step asks memory for while it computes, so that the next block is near when its turn comes: the
+// tiles of this block and of the next, an eighth at a time. `asked` counts the eighths; null asks for
+// nothing.
+struct Prefetch {
+  const void* tile[2 * kBlockTiles];
+  int64_t tile_bytes;
+  int* asked;
 };
 
-// A block of latent rows of the cache itself, tile by tile: key and value, bf16.
+// A block of keys in two parts, and of values, all f32, tile by tile. Values may be read up to 32 columns
+// past their width; what stands there is added to columns that nobody reads.
+struct F32Block {
+  struct Tile {
+    const float *nope, *rope, *value;
+  };
+  Tile tile[kBlockTiles];
+  int64_t nope_stride, rope_stride, value_stride;
+  int nope_width, rope_width;
+  Prefetch prefetch;
+};
+
+// A block of latent rows of the cache itself, key and value at once, bf16.
 struct Bf16Block {
-  const BFloat16* tile[kBlockTokens / kTileTokens + 2];  // two more, to prefetch; the last one repeated at
-                                                         // the end of the keys
+  const BFloat16* tile[kBlockTiles];
   int64_t stride;
   int width;  // kv_rank + rope_dim, even
+  Prefetch prefetch;
 };
 
 struct StepArgs {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bf16 engine for the absorbed form: keys and values are the latent rows of the cache itself, multiplied
 // by vdpbf16ps two columns (scores) or two tokens (values) at a time. Queries are taken as they are; weights
-// are rounded to bf16, and what rounding took from a lane's heaviest ones is added in a second pass: of a weight
-// above 1 / kHeavy of the lane's sum so far nothing is lost that matters, and what the many lighter ones lose
-// averages out. Outputs are kept in the order that unpacking two rows leaves them in, and put right by
-// finish.
+// are rounded to bf16, and what rounding took from a lane's heaviest ones is added in a second pass: of a
+// weight above 1 / kHeavy of the lane's sum so far nothing is lost that matters, and what the many lighter
+// ones lose averages out. Outputs are kept in the order that unpacking two rows leaves them in, and put right
+// by finish.
 #include "attention/backends/cpu/lane_softmax.h"
 
 namespace latent::attention::cpu {
@@ -17,27 +17,35 @@ inline __m512bh broadcast_pair(const void* pair) {
   return as_bf16(_mm512_set1_epi32(bits));
 }
 
-// Scores of one tile of sixteen tokens. Each round multiplies two columns and asks for one cache line of the
-// tile after the next: a tile of `width` columns has width / 2 lines.
+// Scores of one tile of sixteen tokens, two columns a round. Four rows a pointer, so that every row is
+// reached without an addition of its own.
 inline void score_tile(const uint32_t* queries, const Bf16Block& b, int tile, float* scores) {
-  const BFloat16* keys = b.tile[tile];
-  const auto* ahead = reinterpret_cast<const char*>(b.tile[tile + 2]);
+  Stream ahead = stream_of_scores(b.prefetch, tile, b.width / 2);
+  const int64_t stride = b.stride * static_cast<int64_t>(sizeof(BFloat16)), three = 3 * stride;
+  const char* rows[4];
+  for (int i = 0; i < 4; ++i) rows[i] = reinterpret_cast<const char*>(b.tile[tile] + 4 * i * b.stride);
   __m512 acc[kTileTokens];
 #pragma GCC unroll 16
   for (__m512& x : acc) x = _mm512_setzero_ps();
   for (int pair = 0; pair < b.width / 2; ++pair) {
-    _mm_prefetch(ahead + int64_t{pair} * 64, _MM_HINT_T1);
-    const __m512bh q = as_bf16(_mm512_loadu_si512(queries + int64_t{pair} * kLanes));
-#pragma GCC unroll 16
-    for (int t = 0; t < kTileTokens; ++t)
-      acc[t] = _mm512_dpbf16_ps(acc[t], q, broadcast_pair(keys + t * b.stride + 2 * pair));
+    ask(&ahead);
+    const __m512bh q = as_bf16(_mm512_loadu_si512(queries));
+    queries += kLanes;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      acc[4 * i] = _mm512_dpbf16_ps(acc[4 * i], q, broadcast_pair(rows[i]));
+      acc[4 * i + 1] = _mm512_dpbf16_ps(acc[4 * i + 1], q, broadcast_pair(rows[i] + stride));
+      acc[4 * i + 2] = _mm512_dpbf16_ps(acc[4 * i + 2], q, broadcast_pair(rows[i] + 2 * stride));
+      acc[4 * i + 3] = _mm512_dpbf16_ps(acc[4 * i + 3], q, broadcast_pair(rows[i] + three));
+      rows[i] += 2 * sizeof(BFloat16);
+    }
   }
 #pragma GCC unroll 16
   for (int t = 0; t < kTileTokens; ++t) _mm512_storeu_ps(scores + t * kLanes, acc[t]);
 }
 
 constexpr int kLanesAtOnce = 8;
-constexpr float kHeavy = 32;
+constexpr float kHeavy = 8;
 
 // Weights of a block in bf16, two tokens a dword, [pair, kLanes]. Corrections are those of some pairs alone.
 struct Weights {
@@ -48,7 +56,8 @@ struct Weights {
 };
 
 // Two tokens' values of thirty-two columns, for eight lanes.
-inline void add_pair(__m512 (&acc)[kLanesAtOnce][2], const BFloat16* value, int64_t stride, const uint32_t* weights) {
+inline void add_pair(__m512 (&acc)[kLanesAtOnce][2], const BFloat16* value, int64_t stride,
+                     const uint32_t* weights) {
   const __m512i even = _mm512_loadu_si512(value), odd = _mm512_loadu_si512(value + stride);
   const __m512bh low = as_bf16(_mm512_unpacklo_epi16(even, odd));
   const __m512bh high = as_bf16(_mm512_unpackhi_epi16(even, odd));
@@ -61,8 +70,8 @@ inline void add_pair(__m512 (&acc)[kLanesAtOnce][2], const BFloat16* value, int6
 }
 
 // Thirty-two columns of eight lanes: out = factor * out + sum over tokens of weight * value.
-inline void add_values(const StepArgs& a, const Bf16Block& b, const Weights& weights, const float* factors, int lane,
-                       int column) {
+inline void add_values(const StepArgs& a, const Bf16Block& b, const Weights& weights, const float* factors,
+                       int lane, int column) {
   __m512 acc[kLanesAtOnce][2];
   float* out = a.state.out + int64_t{lane} * a.state.width + column;
 #pragma GCC unroll 8
@@ -73,10 +82,13 @@ inline void add_values(const StepArgs& a, const Bf16Block& b, const Weights& wei
     acc[h][1] = a.first ? _mm512_setzero_ps() : _mm512_mul_ps(_mm512_loadu_ps(row + 16), factor);
   }
   const uint32_t* pair = weights.pairs + lane;
+  Stream ahead = stream_of_values(b.prefetch, a.num_tokens / 2 + 1);
   for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile) {
     const BFloat16* value = b.tile[tile] + column;
-    for (int t = 0; t < kTileTokens; t += 2, value += 2 * b.stride, pair += kLanes)
+    for (int t = 0; t < kTileTokens; t += 2, value += 2 * b.stride, pair += kLanes) {
+      ask(&ahead);
       add_pair(acc, value, b.stride, pair);
+    }
   }
   for (int i = 0; i < weights.num_corrections; ++i) {
     const int token = 2 * weights.corrected[i];
@@ -96,7 +108,9 @@ inline __m512i round_to_bf16(F32x16 x) {
 }
 inline F32x16 widen(__m512i low_halves) { return {_mm512_castsi512_ps(_mm512_slli_epi32(low_halves, 16))}; }
 
-inline __m512i pack_pair(__m512i even, __m512i odd) { return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16)); }
+inline __m512i pack_pair(__m512i even, __m512i odd) {
+  return _mm512_or_si512(even, _mm512_slli_epi32(odd, 16));
+}
 
 struct Sums {
   F32x16 exact, rounded, largest;
@@ -121,8 +135,8 @@ inline Sums weigh(const StepArgs& a, float* scores, F32x16 shift, uint32_t* pair
   return sums;
 }
 
-// What rounding took from weights that are heavy in their own lane; returns its sum. A lane's corrections do not
-// depend on its neighbours': where only they are heavy it adds 0.
+// What rounding took from weights that are heavy in their own lane; returns its sum. A lane's corrections do
+// not depend on its neighbours': where only they are heavy it adds 0.
 inline F32x16 correct_heavy(const StepArgs& a, const float* scores, F32x16 threshold, Weights* weights) {
   const auto lost = [&](int t) {
     const F32x16 w = load(scores + t * kLanes);

@@ -7,26 +7,43 @@
 namespace latent::attention::cpu {
 namespace {
 
-// Adds one part of kScoreTokens keys to their scores: acc[t][lane] += sum_d q[d][lane] * key[t][d].
+// Adds one part of kScoreTokens keys to their scores: acc[t][lane] += sum_d q[d][lane] * key[t][d]. Four rows
+// a pointer, so that every row is reached without an addition of its own.
 inline void score_part(F32x16 (&acc)[kScoreTokens], const float* queries, const float* keys, int64_t stride,
-                       int width) {
+                       int width, Stream* ahead) {
+  constexpr int kPointers = kScoreTokens / 4;
+  static_assert(kScoreTokens % 4 == 0);
+  const int64_t three = 3 * stride;
+  const float* rows[kPointers];
+  for (int i = 0; i < kPointers; ++i) rows[i] = keys + 4 * i * stride;
   for (int d = 0; d < width; ++d) {
     const F32x16 q = load(queries + d * kLanes);
-#pragma GCC unroll 16
-    for (int t = 0; t < kScoreTokens; ++t) acc[t] = fma(q, set1(keys[t * stride + d]), acc[t]);
+    ask(ahead);
+#pragma GCC unroll 4
+    for (int i = 0; i < kPointers; ++i) {
+      acc[4 * i] = fma(q, set1(rows[i][0]), acc[4 * i]);
+      acc[4 * i + 1] = fma(q, set1(rows[i][stride]), acc[4 * i + 1]);
+      acc[4 * i + 2] = fma(q, set1(rows[i][2 * stride]), acc[4 * i + 2]);
+      acc[4 * i + 3] = fma(q, set1(rows[i][three]), acc[4 * i + 3]);
+      ++rows[i];
+    }
   }
 }
 
 inline void score_block(const StepArgs& a, const F32Block& b, float* scores) {
   const auto* queries = static_cast<const float*>(a.queries);
-  for (int64_t t = 0; t < a.num_tokens; t += kScoreTokens) {
-    F32x16 acc[kScoreTokens];
-    for (F32x16& x : acc) x = set1(0.0f);
-    score_part(acc, queries, b.nope + t * b.nope_stride, b.nope_stride, b.nope_width);
-    score_part(acc, queries + int64_t{b.nope_width} * kLanes, b.rope + t * b.rope_stride, b.rope_stride,
-               b.rope_width);
+  constexpr int kParts = kTileTokens / kScoreTokens;
+  for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile) {
+    Stream ahead = stream_of_scores(b.prefetch, tile, int64_t{kParts} * (b.nope_width + b.rope_width));
+    for (int64_t t = 0; t < kTileTokens; t += kScoreTokens) {
+      F32x16 acc[kScoreTokens];
+      for (F32x16& x : acc) x = set1(0.0f);
+      score_part(acc, queries, b.tile[tile].nope + t * b.nope_stride, b.nope_stride, b.nope_width, &ahead);
+      score_part(acc, queries + int64_t{b.nope_width} * kLanes, b.tile[tile].rope + t * b.rope_stride,
+                 b.rope_stride, b.rope_width, &ahead);
 #pragma GCC unroll 16
-    for (int i = 0; i < kScoreTokens; ++i) store(scores + (t + i) * kLanes, acc[i]);
+      for (int i = 0; i < kScoreTokens; ++i) store(scores + (tile * kTileTokens + t + i) * kLanes, acc[i]);
+    }
   }
 }
 
@@ -43,14 +60,20 @@ inline void add_values(const StepArgs& a, const F32Block& b, const float* weight
     acc[h][0] = a.first ? set1(0.0f) : load(row) * factor;
     acc[h][1] = a.first ? set1(0.0f) : load(row + 16) * factor;
   }
-  const float* value = b.value + column;
-  for (int t = 0; t < a.num_tokens; ++t, value += b.value_stride) {
-    const F32x16 v0 = load(value), v1 = load(value + 16);
+  Stream ahead = stream_of_values(b.prefetch, a.num_tokens);
+  const float* weight = weights + lane;
+  for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile) {
+    const float* value = b.tile[tile].value + column;
+    const int rest = a.num_tokens - tile * kTileTokens, count = rest < kTileTokens ? rest : kTileTokens;
+    for (int t = 0; t < count; ++t, value += b.value_stride, weight += kLanes) {
+      ask(&ahead);
+      const F32x16 v0 = load(value), v1 = load(value + 16);
 #pragma GCC unroll 8
-    for (int h = 0; h < kValueLanes; ++h) {
-      const F32x16 w = set1(weights[t * kLanes + lane + h]);
-      acc[h][0] = fma(w, v0, acc[h][0]);
-      acc[h][1] = fma(w, v1, acc[h][1]);
+      for (int h = 0; h < kValueLanes; ++h) {
+        const F32x16 w = set1(weight[h]);
+        acc[h][0] = fma(w, v0, acc[h][0]);
+        acc[h][1] = fma(w, v1, acc[h][1]);
+      }
     }
   }
 #pragma GCC unroll 8

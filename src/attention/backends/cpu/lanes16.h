@@ -133,7 +133,7 @@ typedef uint32_t Word16Lanes __attribute__((vector_size(64)));
 struct F32x16 {
   Float16Lanes v;
 };
-constexpr int kScoreTokens = 2;
+constexpr int kScoreTokens = 4;
 constexpr int kValueLanes = 1;
 
 inline F32x16 load(const float* p) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "attention/backends/cpu/arena.h"
 #include "attention/backends/cpu/cache_rows.h"
@@ -21,30 +22,41 @@ constexpr int kTile = kBlockTokens;
 // Values are read to a multiple of 32 columns, past the last head's too.
 constexpr int kColumnSlack = 32;
 
+// Heads that are projected together: one, unless the scale blocks of a quantised kv_b span several.
+int heads_at_once(const MlaAttentionAttrs& a, int block_rows) {
+  if (block_rows == 0) return 1;
+  return std::min(a.num_heads, block_rows / std::gcd(block_rows, a.nope_dim + a.v_dim));
+}
+
 struct ThreadScratch {
   std::byte* queries;
   float *step, *row;
+  float* up;  // keys and values of a tile, [kTile, up_stride]
+  std::byte* linear;
 };
 
-// One request at a time: a tile of its context, projected up, and the running states of all its rows.
+// One request at a time: a tile of its context, and the running states of all its rows.
 struct Workspace {
-  Workspace(const MlaAttentionAttrs& a, int64_t max_rows, int num_threads, std::byte* memory) {
+  struct Sizes {
+    int64_t max_rows;
+    int num_heads_at_once;
+    int64_t linear_bytes;  // scratch of one projection on one thread
+  };
+
+  Workspace(const MlaAttentionAttrs& a, const Sizes& s, std::byte* memory) : sizes(s) {
     Arena arena(memory);
-    num_columns = int64_t{a.num_heads} * (a.nope_dim + a.v_dim);
-    // Off a power of two, so that the rows of one head do not share cache sets.
-    up_stride = round_up<int64_t>(num_columns, 16) + 16;
+    // Off a power of two, so that the rows do not share cache sets.
+    up_stride = round_up<int64_t>(int64_t{s.num_heads_at_once} * (a.nope_dim + a.v_dim), 16) + 16;
     value_width = round_up(a.v_dim, 32);
     state_floats = LaneState::num_floats(value_width);
-    num_groups = ceil_div<int64_t>(max_rows, kLanes);
+    num_groups = ceil_div<int64_t>(s.max_rows, kLanes);
     latents = arena.take<std::byte>(int64_t{kTile} * a.kv_rank * static_cast<int64_t>(sizeof(float)));
     rope = arena.take<float>(int64_t{kTile} * a.rope_dim);
-    up = arena.take<float>(kTile * up_stride + kColumnSlack);
     states = arena.take<float>(a.num_heads * num_groups * state_floats);
-    const int64_t shared = arena.used();
+    shared_bytes = arena.used();
     take_thread(&arena, a);
-    thread_bytes = arena.used() - shared;
-    threads = memory == nullptr ? nullptr : memory + shared;
-    fixed_bytes = shared + num_threads * thread_bytes;
+    thread_bytes = arena.used() - shared_bytes;
+    threads = memory == nullptr ? nullptr : memory + shared_bytes;
   }
 
   ThreadScratch take_thread(Arena* arena, const MlaAttentionAttrs& a) const {
@@ -52,6 +64,8 @@ struct Workspace {
     s.queries = arena->take<std::byte>(f32_engine().packed_bytes(a.nope_dim, a.rope_dim));
     s.step = arena->take<float>(kStepScratchFloats);
     s.row = arena->take<float>(value_width);
+    s.up = arena->take<float>(kTile * up_stride + kColumnSlack);
+    s.linear = arena->take<std::byte>(sizes.linear_bytes);
     return s;
   }
   ThreadScratch thread(int index, const MlaAttentionAttrs& a) const {
@@ -64,18 +78,29 @@ struct Workspace {
             .num_lanes = num_lanes};
   }
 
-  int64_t num_columns, up_stride, state_floats, num_groups, thread_bytes, fixed_bytes;
+  Sizes sizes;
+  int64_t up_stride, state_floats, num_groups, shared_bytes, thread_bytes;
   int value_width;
   std::byte *latents, *threads;
-  float *rope, *up, *states;
+  float *rope, *states;
 };
 
+// The weight rows of heads [first, first + count).
+ops::WeightView heads_of(const ops::WeightView& kv_b, int64_t rows_per_head, int64_t first, int64_t count) {
+  ops::WeightView part = kv_b;
+  part.values = kv_b.values.slice(0, first * rows_per_head, (first + count) * rows_per_head);
+  if (!kv_b.scales.empty())
+    part.scales = kv_b.scales.slice(0, first * rows_per_head / kv_b.block_rows,
+                                    ceil_div<int64_t>((first + count) * rows_per_head, kv_b.block_rows));
+  return part;
+}
+
 // The projection of one tile; zeros past the last key are projected too.
-ops::LinearParams up_projection(const MlaAttentionAttrs& a, DType latent_dtype, const ops::WeightView& kv_b,
-                                const Workspace& w) {
-  return {.x = {w.latents, latent_dtype, {kTile, a.kv_rank}},
-          .weight = kv_b,
-          .out = {w.up, DType::kF32, {kTile, w.num_columns}, {w.up_stride, 1}}};
+ops::LinearParams up_projection(const MlaAttentionAttrs& a, DType latent_dtype, const ops::WeightView& weight,
+                                std::byte* latents, float* up, int64_t up_stride) {
+  return {.x = {latents, latent_dtype, {kTile, a.kv_rank}},
+          .weight = weight,
+          .out = {up, DType::kF32, {kTile, weight.rows()}, {up_stride, 1}}};
 }
 
 DType latent_dtype(DType cache) { return cache == DType::kF16 ? DType::kF32 : cache; }
@@ -113,30 +138,39 @@ class RequestWorker {
     for (int64_t at = 0; at < rows_.last_keys(); at += kTile) {
       const int count = static_cast<int>(std::min<int64_t>(kTile, rows_.last_keys() - at));
       gather(at, count);
-      project_up();
-      for_each_group([&](int64_t head, int64_t group, const ThreadScratch& scratch) {
-        step(head, group, at, count, scratch);
+      for_each_part([&](Range heads, const ThreadScratch& scratch) {
+        project_up(heads, scratch);
+        for (int64_t head = heads.begin; head < heads.end; ++head)
+          for (int64_t group = 0; group < rows_.num_groups(); ++group)
+            step({.head = head, .group = group, .at = at, .count = count}, head - heads.begin, scratch);
       });
     }
-    for_each_group([&](int64_t head, int64_t group, const ThreadScratch& scratch) {
-      for (int lane = 0; lane < rows_.lanes_of(group); ++lane)
-        write_lane(p_, engine_, w_.state(head, group, rows_.lanes_of(group)), lane,
-                   {token(group, lane), head}, scratch.row);
+    for_each_part([&](Range heads, const ThreadScratch& scratch) {
+      for (int64_t head = heads.begin; head < heads.end; ++head)
+        for (int64_t group = 0; group < rows_.num_groups(); ++group) write(head, group, scratch);
     });
   }
 
  private:
   int64_t token(int64_t group, int lane) const { return rows_.first + group * kLanes + lane; }
 
-  // A head's groups of rows follow each other, so that its keys stay in the cache of its thread.
+  // Each thread has the same heads in every tile.
   template <class Body>
-  void for_each_group(Body&& body) const {
-    const int64_t groups = rows_.num_groups();
+  void for_each_part(Body&& body) const {
+    const int64_t at_once = w_.sizes.num_heads_at_once;
     parallel_team(context_.num_threads, [&](int thread, int threads) {
       const ThreadScratch scratch = w_.thread(thread, a_);
-      const Range range = split_range(a_.num_heads * groups, thread, threads);
-      for (int64_t i = range.begin; i < range.end; ++i) body(i / groups, i % groups, scratch);
+      const Range parts = split_range(ceil_div<int64_t>(a_.num_heads, at_once), thread, threads);
+      for (int64_t part = parts.begin; part < parts.end; ++part)
+        body(Range{part * at_once, std::min<int64_t>((part + 1) * at_once, a_.num_heads)}, scratch);
     });
+  }
+
+  void write(int64_t head, int64_t group, const ThreadScratch& scratch) const {
+    const int num_lanes = rows_.lanes_of(group);
+    for (int lane = 0; lane < num_lanes; ++lane)
+      write_lane(p_, engine_, w_.state(head, group, num_lanes), lane, {token(group, lane), head},
+                 scratch.row);
   }
 
   void gather(int64_t at, int count) const {
@@ -157,11 +191,15 @@ class RequestWorker {
     });
   }
 
-  void project_up() const {
-    const ops::LinearParams linear = up_projection(a_, latent_dtype(p_.cache.dtype()), p_.kv_b, w_);
-    kernels::KernelContext context = context_;
-    context.workspace = context_.workspace.subspan(static_cast<size_t>(w_.fixed_bytes));
-    kernels::select(linear).run(linear, context);
+  void project_up(Range heads, const ThreadScratch& scratch) const {
+    const ops::LinearParams linear =
+        up_projection(a_, latent_dtype(p_.cache.dtype()),
+                      heads_of(p_.kv_b, a_.nope_dim + a_.v_dim, heads.begin, heads.size()), w_.latents,
+                      scratch.up, w_.up_stride);
+    kernels::select(linear).run(linear,
+                                {.num_threads = 1,
+                                 .deterministic = context_.deterministic,
+                                 .workspace = {scratch.linear, static_cast<size_t>(w_.sizes.linear_bytes)}});
   }
 
   void pack_queries(int64_t head, int64_t group, std::byte* packed) const {
@@ -184,31 +222,46 @@ class RequestWorker {
     engine_.pack(q, packed);
   }
 
-  // Tiles past a group's last position are skipped.
-  void step(int64_t head, int64_t group, int64_t at, int count, const ThreadScratch& scratch) const {
-    const int num_lanes = rows_.lanes_of(group);
-    const int64_t first_seen = rows_.first_keys + group * kLanes - at;  // by lane 0, of this tile
-    const auto num_tokens = static_cast<int>(std::min<int64_t>(count, first_seen + num_lanes - 1));
+  struct StepPlace {
+    int64_t head, group;
+    int64_t at;  // first key of the tile
+    int count;   // its keys
+  };
+
+  // Tiles past a group's last position are skipped. `part` is the head's place among those projected
+  // together.
+  void step(const StepPlace& s, int64_t part, const ThreadScratch& scratch) const {
+    const int num_lanes = rows_.lanes_of(s.group);
+    const int64_t first_seen = rows_.first_keys + s.group * kLanes - s.at;  // by lane 0, of this tile
+    const auto num_tokens = static_cast<int>(std::min<int64_t>(s.count, first_seen + num_lanes - 1));
     if (num_tokens <= 0) return;
     float limits[kLanes] = {};
     for (int lane = 0; lane < num_lanes; ++lane) limits[lane] = static_cast<float>(first_seen + lane);
-    pack_queries(head, group, scratch.queries);
-    const float* keys = w_.up + head * (a_.nope_dim + a_.v_dim);
+    pack_queries(s.head, s.group, scratch.queries);
     engine_.step_f32({.queries = scratch.queries,
                       .num_tokens = num_tokens,
                       .limits = first_seen >= num_tokens ? nullptr : limits,
                       .scale = a_.softmax_scale,
-                      .first = at == 0,
-                      .state = w_.state(head, group, num_lanes),
+                      .first = s.at == 0,
+                      .state = w_.state(s.head, s.group, num_lanes),
                       .scratch = scratch.step},
-                     {.nope = keys,
-                      .rope = w_.rope,
-                      .value = keys + a_.nope_dim,
-                      .nope_stride = w_.up_stride,
-                      .rope_stride = a_.rope_dim,
-                      .value_stride = w_.up_stride,
-                      .nope_width = a_.nope_dim,
-                      .rope_width = a_.rope_dim});
+                     block(scratch.up + part * (a_.nope_dim + a_.v_dim)));
+  }
+
+  F32Block block(const float* up) const {
+    F32Block b{.tile = {},
+               .nope_stride = w_.up_stride,
+               .rope_stride = a_.rope_dim,
+               .value_stride = w_.up_stride,
+               .nope_width = a_.nope_dim,
+               .rope_width = a_.rope_dim,
+               .prefetch = {.tile = {up}, .tile_bytes = 0, .asked = nullptr}};
+    for (int64_t tile = 0; tile < kBlockTiles; ++tile) {
+      const float* row = up + tile * kTileTokens * w_.up_stride;
+      b.tile[tile] = {
+          .nope = row, .rope = w_.rope + tile * kTileTokens * a_.rope_dim, .value = row + a_.nope_dim};
+    }
+    return b;
   }
 
   const MlaAttentionParams& p_;
@@ -222,19 +275,15 @@ class RequestWorker {
 
 // The most that any implementation of the projection asks for: which of them will serve is known only with
 // the weight in hand.
-size_t projection_bytes(const MlaDesc& desc, const Limits& limits, const Workspace& w) {
-  const MlaAttentionAttrs& a = desc.attrs;
+size_t projection_bytes(const MlaAttentionAttrs& a, DType cache_dtype, const ops::WeightView& weight,
+                        int64_t up_stride) {
   static std::byte somewhere[64];  // only shapes are looked at
-  ops::WeightView kv_b{.values = {somewhere, desc.kv_b_dtype, {w.num_columns, a.kv_rank}}, .scales = {}};
-  if (desc.kv_b_dtype == DType::kF8E4M3) {
-    kv_b.block_rows = kv_b.block_cols = 128;
-    kv_b.scales = {somewhere, DType::kF32, {ceil_div<int64_t>(w.num_columns, 128), ceil_div(a.kv_rank, 128)}};
-  }
-  const ops::LinearParams linear = up_projection(a, latent_dtype(desc.cache_dtype), kv_b, w);
+  const ops::LinearParams linear = up_projection(a, latent_dtype(cache_dtype), weight, somewhere,
+                                                 reinterpret_cast<float*>(somewhere), up_stride);
   size_t most = 0;
   for (const auto& implementation : kernels::implementations<ops::LinearParams>())
     if (implementation.workspace_bytes != nullptr)
-      most = std::max(most, implementation.workspace_bytes(linear, limits.num_threads));
+      most = std::max(most, implementation.workspace_bytes(linear, 1));
   return most;
 }
 
@@ -247,15 +296,35 @@ int64_t longest_request(const ops::AttentionBatch& batch) {
 }  // namespace
 
 size_t multi_head_workspace_bytes(const MlaDesc& desc, const Limits& limits) {
-  const Workspace w(desc.attrs, limits.max_tokens, limits.num_threads, nullptr);
-  return static_cast<size_t>(w.fixed_bytes) + projection_bytes(desc, limits, w);
+  const MlaAttentionAttrs& a = desc.attrs;
+  static std::byte somewhere[64];
+  // Scale blocks of up to 256 rows; run() says so if a weight has larger ones.
+  const bool quantised = desc.kv_b_dtype == DType::kF8E4M3;
+  const int at_once = std::max(heads_at_once(a, quantised ? 128 : 0), heads_at_once(a, quantised ? 256 : 0));
+  ops::WeightView weight{
+      .values = {somewhere, desc.kv_b_dtype, {int64_t{at_once} * (a.nope_dim + a.v_dim), a.kv_rank}},
+      .scales = {}};
+  if (quantised) {
+    weight.block_rows = weight.block_cols = 128;
+    weight.scales = {
+        somewhere, DType::kF32, {ceil_div<int64_t>(weight.rows(), 128), ceil_div(a.kv_rank, 128)}};
+  }
+  const int64_t up_stride = weight.rows() + 16;
+  const auto linear_bytes = static_cast<int64_t>(projection_bytes(a, desc.cache_dtype, weight, up_stride));
+  const Workspace w(a, {limits.max_tokens, at_once, linear_bytes}, nullptr);
+  return static_cast<size_t>(w.shared_bytes + limits.num_threads * w.thread_bytes);
 }
 
 void run_multi_head(const MlaAttentionParams& params, const kernels::KernelContext& context) {
-  const Workspace w(params.attrs, longest_request(params.batch), context.num_threads,
-                    context.workspace.data());
-  CHECK(static_cast<size_t>(w.fixed_bytes) <= context.workspace.size(),
-        "a step needs {} bytes of workspace and got {}", w.fixed_bytes, context.workspace.size());
+  const MlaAttentionAttrs& a = params.attrs;
+  const int at_once = heads_at_once(a, params.kv_b.scales.empty() ? 0 : params.kv_b.block_rows);
+  const ops::WeightView part = heads_of(params.kv_b, a.nope_dim + a.v_dim, 0, at_once);
+  const auto linear_bytes =
+      static_cast<int64_t>(projection_bytes(a, params.cache.dtype(), part, part.rows() + 16));
+  const Workspace w(a, {longest_request(params.batch), at_once, linear_bytes}, context.workspace.data());
+  const auto needed = static_cast<size_t>(w.shared_bytes + context.num_threads * w.thread_bytes);
+  CHECK(needed <= context.workspace.size(), "a step needs {} bytes of workspace and got {}", needed,
+        context.workspace.size());
   for (int64_t seq = 0; seq < num_seqs(params.batch); ++seq) {
     const LiveRows rows = live_rows(params.batch, seq);
     if (rows.count > 0) RequestWorker(params, rows, w, context).run();
