@@ -129,6 +129,7 @@ struct Write {
 constexpr DType kActs[] = {DType::kF32, DType::kBF16};
 constexpr DType kCaches[] = {DType::kF32, DType::kF16, DType::kBF16};
 
+// contract: C2
 TEST(KvCacheWrite, rows_go_to_their_slots_and_nothing_else_is_touched) {
   for (const DType act : kActs)
     for (const DType cache : kCaches)
@@ -186,6 +187,7 @@ TEST(RopeKvCacheWrite, fused_gives_the_bits_of_rope_and_then_write) {
         }
 }
 
+// contract: C7
 TEST(KvCacheWriteDeathTest, a_slot_outside_the_pool_or_in_the_null_page_is_our_bug) {
   Random random(testing::test_seed());
   Write w(random, DType::kF32, DType::kF32, PoisonPattern::kNan);
