@@ -14,29 +14,32 @@ import sys
 ISA = re.compile(r"_(avx\w+)\.cc\.o$")
 
 
-def shared_functions(path):
-    """Weak functions that the object defines."""
-    listing = subprocess.run(["nm", "--defined-only", str(path)], capture_output=True, text=True, check=True)
-    return {line.split()[2] for line in listing.stdout.splitlines() if re.match(r"^[0-9a-f]+ [Wu] ", line)}
+def shared_functions(objects):
+    """(object, weak function that it defines), from one run of nm."""
+    listing = subprocess.run(["nm", "-A", "--defined-only", *map(str, objects)], capture_output=True, text=True,
+                             check=True)
+    for line in listing.stdout.splitlines():
+        match = re.match(r"^(.*):[0-9a-f]+ [Wu] (\S+)$", line)
+        if match:
+            yield pathlib.PurePath(match.group(1)).name, match.group(2)
 
 
-def check(build):
+def check(objects):
     emitted = {}  # function -> {instruction set: object}
-    for path in sorted((build / "src").rglob("*.cc.o")):
-        match = ISA.search(path.name)
-        for function in shared_functions(path):
-            emitted.setdefault(function, {}).setdefault(match.group(1) if match else "", path.name)
-    for function, objects in sorted(emitted.items()):
-        if len(objects) > 1:
-            yield f"{function}: emitted by {', '.join(sorted(objects.values()))}"
+    for name, function in shared_functions(objects):
+        match = ISA.search(name)
+        emitted.setdefault(function, {}).setdefault(match.group(1) if match else "", name)
+    for function, names in sorted(emitted.items()):
+        if len(names) > 1:
+            yield f"{function}: emitted by {', '.join(sorted(names.values()))}"
 
 
 def main():
-    build = pathlib.Path(sys.argv[1])
-    if not any(ISA.search(p.name) for p in (build / "src").rglob("*.cc.o")):
+    objects = sorted((pathlib.Path(sys.argv[1]) / "src").rglob("*.cc.o"))
+    if not any(ISA.search(p.name) for p in objects):
         print("no object built for an instruction set")
         return 77
-    problems = list(check(build))
+    problems = list(check(objects))
     print("\n".join(problems) or "objects built for an instruction set share no function with others")
     return 1 if problems else 0
 
