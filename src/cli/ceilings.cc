@@ -39,7 +39,8 @@ template <class Vec, int kStreams, int kUnroll, int kPrefetch>
   unsigned long long sum = 0;
   for (const std::byte* rest = begin + part * kStreams; rest < end; rest += sizeof(uint64_t))
     sum ^= *reinterpret_cast<const uint64_t*>(rest);
-  for (const Vec& v : sums) sum ^= v[0] ^ v[sizeof(Vec) / 8 - 1];
+  for (const Vec& v : sums)
+    for (size_t lane = 0; lane < sizeof(Vec) / sizeof(uint64_t); ++lane) sum ^= v[lane];
   return sum;
 }
 

@@ -15,7 +15,7 @@ using ByteRegion = std::span<const std::byte>;
 
 struct ReadForm {
   const char* name;  // "avx512, 1 stream, 8 accumulators"
-  // Folds every 64-byte line of [begin, end), both 64-byte aligned, into a sum that depends on it.
+  // The exclusive or of the 64-bit words of [begin, end), both 64-byte aligned.
   unsigned long long (*read)(const std::byte* begin, const std::byte* end);
 };
 
