@@ -7,8 +7,8 @@
 
 namespace latent::attention::cuda {
 
-// In tiles of 32 keys. Starting a request costs about as much as six tiles, a merge about four; both measured
-// on an H200 (docs/notes/20261130-cuda-decode.md).
+// In tiles of 32 keys. Estimates, not yet measured for this kernel: starting a request about six tiles, no
+// piece so short that its merge costs more than its keys.
 inline constexpr PartitionRule kDecodeRule = {
     .tile_tokens = 32, .fixed_tiles = 6, .least_tiles = 2, .least_stretch = 4};
 
