@@ -58,7 +58,14 @@ class ModelBuilder {
     q_starts_ = g_.input("q_starts", DType::kI32, {Symbol::kNumSeqsPlusOne});
     kv_lens_ = g_.input("kv_lens", DType::kI32, {Symbol::kNumSeqs});
     block_table_ = g_.input("block_table", DType::kI32, {Symbol::kNumSeqs, Symbol::kMaxPages});
-    cos_sin_ = g_.weight(kRopeTableName, {options_.max_positions, c_.rope_dim}, {.dtype = DType::kF32});
+    cos_sin_ = q_cos_sin_ = table(kRopeTableName, c_.rope_dim);
+    if (c_.rope.query_scale_beta == 0) return;
+    q_cos_sin_ = table(kQueryRopeTableName, c_.rope_dim);
+    q_scale_ = table(kQueryScaleTableName, c_.nope_dim);
+  }
+
+  ValueId table(const char* name, int64_t width) {
+    return g_.weight(name, {options_.max_positions, width}, {.dtype = DType::kF32});
   }
 
   void begin_layer(int layer) {
@@ -116,12 +123,12 @@ class ModelBuilder {
     const ValueId latent = latent_norm(g_.slice(kv, 1, 0, c_.kv_rank), "kv_a_norm", c_.kv_rank);
     const ValueId k_pe = g_.slice(kv, 1, c_.kv_rank, c_.kv_rank + c_.rope_dim);
     const ValueId one_head = g_.reshape(k_pe, {Symbol::kNumTokens, 1, c_.rope_dim});
-    const ValueId rotated = g_.reshape(rope(one_head), {Symbol::kNumTokens, c_.rope_dim});
+    const ValueId rotated = g_.reshape(rope(one_head, cos_sin_), {Symbol::kNumTokens, c_.rope_dim});
     return g_.kv_cache_write(latent, rotated, slots_,
                              g_.cache(fmt::format("layers.{}.cache", layer), options_.kv));
   }
 
-  ValueId rope(ValueId x) { return g_.rope(x, positions_, cos_sin_, c_.rope.style); }
+  ValueId rope(ValueId x, ValueId cos_sin) { return g_.rope(x, positions_, cos_sin, c_.rope.style); }
 
   // kv_b in a type that absorption and the multi-head form can use; folded to a constant at load.
   ValueId kv_b() {
@@ -132,8 +139,9 @@ class ModelBuilder {
 
   ValueId attention_block(ValueId x, int layer) {
     const ValueId q = queries(x);
-    const ValueId q_nope = g_.slice(q, 2, 0, c_.nope_dim);
-    const ValueId q_pe = rope(g_.slice(q, 2, c_.nope_dim, c_.qk_dim()));
+    ValueId q_nope = g_.slice(q, 2, 0, c_.nope_dim);
+    if (q_scale_ != kNoValue) q_nope = rope(q_nope, q_scale_);
+    const ValueId q_pe = rope(g_.slice(q, 2, c_.nope_dim, c_.qk_dim()), q_cos_sin_);
     const ValueId cache = write_cache(x, layer);
     const ops::MlaAttentionAttrs attrs{.form = ops::AttentionForm::kMultiHead,
                                        .num_heads = static_cast<int>(plan_.heads.size()),
@@ -197,7 +205,8 @@ class ModelBuilder {
   std::string prefix_;  // of the layer at hand
   ValueId token_ids_ = kNoValue, output_rows_ = kNoValue, positions_ = kNoValue, slots_ = kNoValue,
           q_starts_ = kNoValue;
-  ValueId kv_lens_ = kNoValue, block_table_ = kNoValue, cos_sin_ = kNoValue, table_ = kNoValue;
+  ValueId kv_lens_ = kNoValue, block_table_ = kNoValue, cos_sin_ = kNoValue, q_cos_sin_ = kNoValue,
+          q_scale_ = kNoValue, table_ = kNoValue;
 };
 
 }  // namespace

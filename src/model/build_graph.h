@@ -2,10 +2,11 @@
 // From a config to the graph of one step. Attention is written in its multi-head form, with kv_b; the pass
 // absorb_weights turns it into the absorbed form for decode graphs.
 //
-// Inputs    token_ids, positions, slots, q_starts, kv_lens, block_table, output_rows (i32)
-// Caches    layers.N.cache
-// Values    layers.N.attention (o_proj's output), layers.N.mlp, layers.N.out (hidden state after the layer),
-// logits Weights   as in weight_map.h, and rope.cos_sin
+//   inputs   token_ids, positions, slots, q_starts, kv_lens, block_table, output_rows (i32)
+//   caches   layers.N.cache
+//   values   layers.N.attention (o_proj's output), layers.N.mlp, layers.N.out (hidden state after the layer)
+//            layers.N.routing.ids, .weights; hidden (the embeddings); logits
+//   weights  as in weight_map.h; tables as in rope_table.h
 #pragma once
 
 #include <functional>
@@ -31,7 +32,7 @@ struct BuildOptions {
   WeightTypes types;
   DType activation = DType::kBF16;
   ops::KvLayout kv;
-  int max_positions = 0;  // rows of rope.cos_sin
+  int max_positions = 0;  // rows of the rope tables
 };
 
 // The cache of this model.

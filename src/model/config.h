@@ -38,6 +38,9 @@ struct RopeConfig {
   double mscale = 0.0;          // 0: absent
   double mscale_all_dim = 0.0;  // 0: absent
   std::optional<double> attention_factor;
+  // Mistral 4: queries are multiplied by 1 + beta ln(1 + floor(position / original_max_positions)). 0:
+  // absent.
+  double query_scale_beta = 0;
   std::vector<double> short_factors;  // longrope, rope_dim / 2 each
   std::vector<double> long_factors;
 };
@@ -78,8 +81,7 @@ struct ModelConfig {
   double rms_eps = 1e-6;
   double latent_norm_eps = 1e-6;  // of q_a_norm and kv_a_norm: no config key, transformers fixes it
   bool tied_embeddings = false;
-  int max_positions = 0;  // context limit of the checkpoint; where a position changes more than its angle
-                          // (Mistral 4 scales q from original_max_positions on), the limit is below that
+  int max_positions = 0;  // context limit of the checkpoint
   DType checkpoint_dtype = DType::kBF16;
   bool dtype_stated = false;  // config.json says it; else the loader takes it from the embeddings
 

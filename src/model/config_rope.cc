@@ -72,12 +72,11 @@ void parse_longrope(const ConfigReader& reader, const ConfigReader& object, int 
 }
 
 // transformers' class default for Mistral 4 when the config says nothing.
-void default_mistral4(RopeConfig* rope, int* limit) {
-  rope->type = RopeConfig::Type::kYarn;
-  rope->factor = 128;
-  rope->original_max_positions = 8192;
-  rope->mscale = rope->mscale_all_dim = 1;
-  *limit = std::min(*limit, rope->original_max_positions);
+RopeConfig default_mistral4() {
+  RopeConfig rope{.type = RopeConfig::Type::kYarn, .factor = 128, .original_max_positions = 8192};
+  rope.mscale = rope.mscale_all_dim = 1;
+  rope.query_scale_beta = 0.1;
+  return rope;
 }
 
 // Only the whole rope width is ever rotated here; Mistral 4 states it as a fraction of the whole head.
@@ -101,22 +100,25 @@ ops::RopeStyle parse_style(const ConfigReader& reader, Architecture architecture
 
 void parse_rope(const ConfigReader& reader, ModelConfig* config) {
   RopeConfig& rope = config->rope;
-  rope.style = parse_style(reader, config->architecture);
   const bool mistral4 = config->architecture == Architecture::kMistral4;
-  if (mistral4 && !reader.has("rope_scaling") && !reader.has("rope_parameters"))
-    return default_mistral4(&rope, &config->max_positions);
+  const bool silent = !reader.has("rope_scaling") && !reader.has("rope_parameters");
+  if (mistral4 && silent) rope = default_mistral4();
+  rope.style = parse_style(reader, config->architecture);
+  if (mistral4 && silent) return;
   const ConfigReader object = rope_object(reader);
   rope.type = parse_type(reader, object);
   // Frequencies are powers of theta, the yarn ramp divides by its logarithm.
   rope.theta = object.number("rope_theta", reader.number("rope_theta", 10000, 1.0001, 1e15), 1.0001, 1e15);
   check_partial_factor(reader, object, *config);
-  if (rope.type == RopeConfig::Type::kDefault) return;
-  parse_scaling(object, config->max_positions, &rope);
+  if (rope.type != RopeConfig::Type::kDefault || mistral4)
+    parse_scaling(object, config->max_positions, &rope);
   if (rope.type == RopeConfig::Type::kYarn) parse_yarn(object, &rope);
   if (rope.type == RopeConfig::Type::kLongRope) parse_longrope(reader, object, config->rope_dim, &rope);
-  // q *= 1 + beta * ln(1 + floor(position / original_max_positions)), which is 1 below the original limit.
-  if (mistral4 && object.number("llama_4_scaling_beta", 0, 0, kMaxFactor) != 0)
-    config->max_positions = std::min(config->max_positions, rope.original_max_positions);
+  if (mistral4) rope.query_scale_beta = object.number("llama_4_scaling_beta", 0, 0, kMaxFactor);
+  if (rope.query_scale_beta != 0 && config->nope_dim % 2 != 0)
+    reader.fail(
+        ErrorCode::kUnsupported,
+        fmt::format("'qk_nope_head_dim' must be even with 'llama_4_scaling_beta', not {}", config->nope_dim));
 }
 
 }  // namespace latent::model

@@ -8,8 +8,8 @@
 
 namespace latent::model {
 
-// Fills config->rope, and lowers config->max_positions where positions beyond would need more than rope.
-// Needs architecture, nope_dim, rope_dim and max_positions. Problems go to the reader's status.
+// Fills config->rope from its other fields (architecture, nope_dim, rope_dim, max_positions) and the reader's
+// keys. Problems go to the reader's status.
 void parse_rope(const ConfigReader& reader, ModelConfig* config);
 
 }  // namespace latent::model

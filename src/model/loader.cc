@@ -266,9 +266,7 @@ Result<LoadedModel> load_model(const std::filesystem::path& folder, const LoadOp
   model.activation = activation_dtype(model.config.checkpoint_dtype, options.compute);
   inspector.report(&model.report);
   if (Status s = Loader(*checkpoint, options, &model).run(*specs); !s) return s.error();
-  Result<Tensor> table = make_rope_table(model.config, *positions);
-  if (!table) return table.error();
-  model.weights.add(kRopeTableName, {.values = *std::move(table), .scales = {}});
+  if (Status s = add_rope_tables(model.config, *positions, &model.weights); !s) return s.error();
   model.report.bytes = model.weights.num_bytes();
   model.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return model;

@@ -37,7 +37,7 @@ struct LoadReport {
 
 struct LoadedModel {
   ModelConfig config;
-  graph::WeightStore weights;  // of weight_map, and rope.cos_sin
+  graph::WeightStore weights;  // of weight_map.h, and the tables of rope_table.h
   DType activation = DType::kBF16;
   int max_positions = 0;  // rows of the rope table: the limit that is served
   LoadReport report;

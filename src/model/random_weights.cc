@@ -147,9 +147,7 @@ Result<LoadedModel> random_weights(const ModelConfig& config, const RandomWeight
     if (!entry) return entry.error();
     model.weights.add(spec.name, *std::move(entry));
   }
-  Result<Tensor> table = make_rope_table(model.config, *positions);
-  if (!table) return table.error();
-  model.weights.add(kRopeTableName, {.values = *std::move(table), .scales = {}});
+  if (Status s = add_rope_tables(model.config, *positions, &model.weights); !s) return s.error();
   model.report.bytes = model.weights.num_bytes();
   return model;
 }

@@ -45,6 +45,24 @@ double stretch(const RopeConfig& rope, std::pair<double, double> yarn, int i, in
   return 1;
 }
 
+// A row a position: cosines, then sines, of position times each frequency, times magnitude(position).
+template <class Magnitude>
+Result<Tensor> make_table(const std::vector<double>& frequencies, int max_positions, Magnitude magnitude) {
+  const auto half = static_cast<int64_t>(frequencies.size());
+  Result<Tensor> table = Tensor::create(DType::kF32, {max_positions, 2 * half});
+  if (!table) return table;
+  for (int position = 0; position < max_positions; ++position) {
+    float* row = table->view().row<float>(position);
+    const double m = magnitude(position);
+    for (int64_t i = 0; i < half; ++i) {
+      const double angle = position * frequencies[static_cast<size_t>(i)];
+      row[i] = static_cast<float>(std::cos(angle) * m);
+      row[half + i] = static_cast<float>(std::sin(angle) * m);
+    }
+  }
+  return table;
+}
+
 }  // namespace
 
 std::vector<double> rope_frequencies(const ModelConfig& config, int max_positions) {
@@ -74,21 +92,31 @@ double mla_softmax_scale(int qk_dim, const RopeConfig& rope) {
   return magnitude * magnitude / std::sqrt(qk_dim);
 }
 
+double query_scale(const RopeConfig& rope, int position) {
+  if (rope.query_scale_beta == 0) return 1;
+  return 1 + rope.query_scale_beta * std::log(1 + position / rope.original_max_positions);
+}
+
 Result<Tensor> make_rope_table(const ModelConfig& config, int max_positions) {
-  Result<Tensor> table = Tensor::create(DType::kF32, {max_positions, config.rope_dim});
-  if (!table) return table.error().with_context("rope table");
-  const std::vector<double> frequencies = rope_frequencies(config, max_positions);
   const double factor = rope_attention_factor(config.rope);
-  const int half = config.rope_dim / 2;
-  for (int position = 0; position < max_positions; ++position) {
-    float* row = table->view().row<float>(position);
-    for (int i = 0; i < half; ++i) {
-      const double angle = position * frequencies[static_cast<size_t>(i)];
-      row[i] = static_cast<float>(std::cos(angle) * factor);
-      row[half + i] = static_cast<float>(std::sin(angle) * factor);
-    }
-  }
-  return table;
+  return make_table(rope_frequencies(config, max_positions), max_positions, [&](int) { return factor; });
+}
+
+Status add_rope_tables(const ModelConfig& config, int max_positions, graph::WeightStore* weights) {
+  const auto add = [&](const char* name, Result<Tensor> table) -> Status {
+    if (!table) return table.error().with_context(name);
+    weights->add(name, {.values = *std::move(table), .scales = {}});
+    return {};
+  };
+  if (Status s = add(kRopeTableName, make_rope_table(config, max_positions)); !s) return s;
+  if (config.rope.query_scale_beta == 0) return {};
+  const auto scale = [&](int position) { return query_scale(config.rope, position); };
+  const double factor = rope_attention_factor(config.rope);
+  Result<Tensor> rotated = make_table(rope_frequencies(config, max_positions), max_positions,
+                                      [&](int position) { return factor * scale(position); });
+  if (Status s = add(kQueryRopeTableName, std::move(rotated)); !s) return s;
+  const std::vector<double> still(static_cast<size_t>(config.nope_dim / 2), 0.0);
+  return add(kQueryScaleTableName, make_table(still, max_positions, scale));
 }
 
 }  // namespace latent::model

@@ -94,7 +94,8 @@ TEST(Config, missing_keys_take_the_class_defaults) {
   EXPECT_EQ(std::count(glm.layer_is_moe.begin(), glm.layer_is_moe.end(), false), 1);
   EXPECT_EQ(parsed(R"({"model_type": "minicpm3"})").v_dim, 64);
   const ModelConfig mistral = parsed(R"({"model_type": "mistral4"})");
-  EXPECT_EQ(std::tuple(mistral.max_positions, mistral.rope.factor), std::tuple(8192, 128.0));
+  EXPECT_EQ(std::tuple(mistral.max_positions, mistral.rope.factor, mistral.rope.query_scale_beta),
+            std::tuple(1048576, 128.0, 0.1));
   EXPECT_REFUSED(R"({"model_type": "deepseek_v2"})", "'num_experts_per_tok' is missing");
 }
 
@@ -232,7 +233,7 @@ TEST(Config, v2_never_renormalises) {
   EXPECT_FALSE(c.moe.has_bias);
 }
 
-TEST(Config, longrope_and_mistral4_bound_the_default_context) {
+TEST(Config, longrope_bounds_the_default_context) {
   const ModelConfig c = parsed(
       tiny_config(R"({"rope_scaling": {"type": "longrope", "short_factor": [1, 1], "long_factor": [2, 2],
       "original_max_position_embeddings": 32}})"));

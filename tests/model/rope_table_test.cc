@@ -72,5 +72,28 @@ TEST(RopeTable, longrope_factors_follow_the_limit_served) {
   EXPECT_EQ(rope_frequencies(config, 33), (std::vector<double>{1 / 3.0, plain * (1 / 4.0)}));
 }
 
+// Mistral 4: steps of the query's scale at multiples of the original limit, in both its tables.
+TEST(RopeTable, queries_may_be_scaled_by_position) {
+  const ModelConfig config =
+      parse_config(
+          testing::tiny_config(R"({"architectures": ["Mistral4ForCausalLM"], "rope_scaling": {"type": "yarn",
+      "factor": 4, "original_max_position_embeddings": 16, "llama_4_scaling_beta": 0.5}})"))
+          .value();
+  EXPECT_EQ(query_scale(config.rope, 15), 1);
+  EXPECT_DOUBLE_EQ(query_scale(config.rope, 16), 1 + 0.5 * std::log(2));
+  EXPECT_DOUBLE_EQ(query_scale(config.rope, 47), 1 + 0.5 * std::log(3));
+  graph::WeightStore weights;
+  ASSERT_TRUE(add_rope_tables(config, 48, &weights).ok());
+  const TensorView plain = weights.view(kRopeTableName).values,
+                   scaled = weights.view(kQueryRopeTableName).values;
+  const TensorView still = weights.view(kQueryScaleTableName).values;
+  ASSERT_EQ(still.shape(), Shape({48, 6}));
+  for (int p = 0; p < 48; ++p) {
+    const auto s = static_cast<float>(query_scale(config.rope, p));
+    for (int i = 0; i < 4; ++i) EXPECT_NEAR(scaled.row<float>(p)[i], s * plain.row<float>(p)[i], 1e-6f);
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(still.row<float>(p)[i], i < 3 ? s : 0.0f);
+  }
+}
+
 }  // namespace
 }  // namespace latent::model
