@@ -7,7 +7,6 @@
 
 #include "base/math.h"
 #include "graph/pipeline.h"
-#include "model/rope_table.h"
 
 namespace latent::cli {
 namespace {
@@ -22,7 +21,7 @@ constexpr const char* kPartNames[] = {"embedding", "attention",      "dense mlp"
 // The part that a weight of model/weight_map.h belongs to.
 std::string_view part_of(std::string_view name) {
   const auto has = [&](std::string_view text) { return name.find(text) != std::string_view::npos; };
-  if (name == model::kRopeTableName) return "rope table";
+  if (name.starts_with("rope.")) return "rope table";
   if (name == "embed") return "embedding";
   if (name == "lm_head") return "lm head";
   if (has(".experts.")) return "routed experts";
