@@ -38,7 +38,8 @@ struct Limits {
 // One request's share of a step. Host data.
 struct SeqLengths {
   std::span<const int32_t> q_starts;  // [num_seqs + 1]
-  std::span<const int32_t> kv_lens;   // [num_seqs]
+  std::span<const int32_t> kv_lens;   // [num_seqs]; for operands in device memory an upper bound will do,
+                                      // since the host need not know them
 };
 
 // A backend's division of a step's work, valid for every layer of that step and for any step of equal
@@ -77,6 +78,13 @@ class Backend {
 
 // Every backend of this build, best first, the reference last.
 std::span<const Backend* const> backends();
+
+// A backend that was not built.
+struct AbsentBackend {
+  const char* name;
+  const char* reason;  // half a sentence, as in Refusal
+};
+std::span<const AbsentBackend> absent_backends();
 
 // The first that supports the case, or the one of that name. A forced backend that refuses is an error that
 // says why; an unknown name is an error that lists the names.

@@ -6,8 +6,7 @@
 namespace latent::attention {
 namespace {
 
-bool is_activation(DType d) { return d == DType::kF32 || d == DType::kBF16; }
-bool is_cache(DType d) { return is_activation(d) || d == DType::kF16; }
+bool is_wide_float(DType d) { return d == DType::kF32 || d == DType::kF16 || d == DType::kBF16; }
 
 }  // namespace
 
@@ -21,13 +20,18 @@ std::optional<Refusal> refuse_malformed(const MlaDesc& desc) {
     return refuse(fmt::format("rotates in pairs, so not rope_dim {}", a.rope_dim));
   if (!is_absorbed(a) && (a.nope_dim < 0 || a.v_dim < 1 || a.nope_dim + a.rope_dim < 1))
     return refuse(fmt::format("needs keys and values, not nope_dim {} and v_dim {}", a.nope_dim, a.v_dim));
-  if (!is_activation(desc.q_dtype))
-    return refuse(fmt::format("takes queries in f32 or bf16, not {}", to_string(desc.q_dtype)));
-  if (!is_cache(desc.cache_dtype))
+  if (!is_wide_float(desc.q_dtype))
+    return refuse(fmt::format("takes queries in f32, f16 or bf16, not {}", to_string(desc.q_dtype)));
+  if (!is_wide_float(desc.cache_dtype))
     return refuse(fmt::format("reads a cache of f32, f16 or bf16, not {}", to_string(desc.cache_dtype)));
-  if (!is_absorbed(a) && !is_cache(desc.kv_b_dtype) && desc.kv_b_dtype != DType::kF8E4M3)
+  if (!is_absorbed(a) && !is_wide_float(desc.kv_b_dtype) && desc.kv_b_dtype != DType::kF8E4M3)
     return refuse(fmt::format("reads kv_b as f32, f16, bf16 or f8_e4m3, not {}", to_string(desc.kv_b_dtype)));
   return std::nullopt;
+}
+
+std::optional<Refusal> refuse_device_memory(const MlaDesc& desc) {
+  if (!desc.on_device) return std::nullopt;
+  return Refusal{"reads host memory, and these operands live in device memory"};
 }
 
 }  // namespace latent::attention

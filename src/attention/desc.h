@@ -16,6 +16,8 @@ inline int out_width(const ops::MlaAttentionAttrs& a) { return is_absorbed(a) ? 
 
 // Why no backend can serve the description: sizes that are not positive, types outside the contract.
 std::optional<Refusal> refuse_malformed(const MlaDesc& desc);
+// Why a backend on a CPU cannot.
+std::optional<Refusal> refuse_device_memory(const MlaDesc& desc);
 
 // Query rows of a request, host data.
 inline Range query_rows(const ops::AttentionBatch& batch, int64_t seq) {

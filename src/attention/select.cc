@@ -28,6 +28,10 @@ Result<const Backend*> select_by_name(const MlaDesc& desc, const std::string& na
                         name, refusal->reason);
     return backend;
   }
+  for (const AbsentBackend& absent : absent_backends())
+    if (name == absent.name)
+      return make_error(ErrorCode::kUnsupported, "attention backend '{}' {}; this build has {}", name,
+                        absent.reason, backend_names());
   return make_error(ErrorCode::kInvalidArgument, "no attention backend '{}'; this build has {}", name,
                     backend_names());
 }
@@ -43,6 +47,17 @@ std::span<const Backend* const> backends() {
       &ref_backend(),
   };
   return all;
+}
+
+std::span<const AbsentBackend> absent_backends() {
+#ifdef LATENT_CUDA
+  return {};
+#else
+  static constexpr AbsentBackend kAbsent[] = {
+      {"cuda_sm80", "was not built (LATENT_WITH_CUDA is off)"},
+  };
+  return kAbsent;
+#endif
 }
 
 Result<const Backend*> select(const MlaDesc& desc, const std::string& forced_name) {

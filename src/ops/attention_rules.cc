@@ -8,7 +8,7 @@ namespace latent::ops {
 namespace {
 
 constexpr std::initializer_list<DType> kActivation = {DType::kF32, DType::kBF16};
-constexpr std::initializer_list<DType> kCache = {DType::kF32, DType::kF16, DType::kBF16};
+constexpr std::initializer_list<DType> kWideFloat = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr std::initializer_list<DType> kWeight = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
 
 void match_rotation(ShapeMatcher& m, const TensorView& positions, const TensorView& cos_sin) {
@@ -37,7 +37,7 @@ static void match_write(ShapeMatcher& m, const KvCacheWriteParams& p) {
   m.match("k_pe", p.k_pe, {"num_tokens", "rope_dim"}, kActivation);
   m.match("slots", p.slots, {"num_tokens"}, {DType::kI32});
   if (m.status()) m.bind("width", m.size("kv_rank") + m.size("rope_dim"));
-  m.match("cache", p.cache, {"num_pages", "page_tokens", "width"}, kCache);
+  m.match("cache", p.cache, {"num_pages", "page_tokens", "width"}, kWideFloat);
 }
 
 Status check(const KvCacheWriteParams& p) {
@@ -63,14 +63,14 @@ Status check(const MlaAttentionParams& p) {
   m.bind("rope_dim", a.rope_dim);
   m.bind("page_tokens", a.page_tokens);
   m.bind("width", a.kv_rank + a.rope_dim);
-  m.match("q_nope", p.q_nope, {"num_tokens", "num_heads", "q_width"}, kActivation);
-  m.match("q_pe", p.q_pe, {"num_tokens", "num_heads", "rope_dim"}, kActivation);
-  m.match("cache", p.cache, {"num_pages", "page_tokens", "width"}, kCache);
+  m.match("q_nope", p.q_nope, {"num_tokens", "num_heads", "q_width"}, kWideFloat);
+  m.match("q_pe", p.q_pe, {"num_tokens", "num_heads", "rope_dim"}, kWideFloat);
+  m.match("cache", p.cache, {"num_pages", "page_tokens", "width"}, kWideFloat);
   m.match("kv_lens", p.batch.kv_lens, {"num_seqs"}, {DType::kI32});
   m.match("block_table", p.batch.block_table, {"num_seqs", "max_pages"}, {DType::kI32});
   if (m.status()) m.bind("num_seqs + 1", m.size("num_seqs") + 1);
   m.match("q_starts", p.batch.q_starts, {"num_seqs + 1"}, {DType::kI32});
-  m.match("out", p.out, {"num_tokens", "num_heads", "out_width"}, kActivation);
+  m.match("out", p.out, {"num_tokens", "num_heads", "out_width"}, kWideFloat);
   if (!p.lse.empty()) m.match("lse", p.lse, {"num_tokens", "num_heads"}, {DType::kF32});
   if (!absorbed) {
     m.bind("kv_b_rows", int64_t{a.num_heads} * (a.nope_dim + a.v_dim));

@@ -53,6 +53,27 @@ TEST(SelectBackend, an_unknown_name_lists_the_names) {
 }
 
 // contract: C14
+TEST(SelectBackend, a_backend_that_was_not_built_says_so) {
+  for (const attention::AbsentBackend& absent : attention::absent_backends()) {
+    const auto chosen = attention::select(v2_lite(), absent.name);
+    ASSERT_FALSE(chosen.ok());
+    EXPECT_EQ(chosen.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(chosen.error().message.find("was not built"), std::string::npos) << chosen.error().message;
+  }
+}
+
+// contract: C14
+TEST(SelectBackend, a_backend_on_a_cpu_refuses_device_memory) {
+  attention::MlaDesc on_device = v2_lite();
+  on_device.on_device = true;
+  for (const std::string name : {"cpu", "ref"}) {
+    const auto chosen = attention::select(on_device, name);
+    ASSERT_FALSE(chosen.ok());
+    EXPECT_NE(chosen.error().message.find("device memory"), std::string::npos) << chosen.error().message;
+  }
+}
+
+// contract: C14
 TEST(SelectBackend, a_refusal_says_which_value_is_wrong) {
   attention::MlaDesc odd_rope = v2_lite();
   odd_rope.attrs.rope_dim = 7;

@@ -4,7 +4,6 @@
 
 #include "attention/backends/cpu/lane_engine.h"
 #include "base/check.h"
-#include "ops/kv_layout.h"
 #include "ops/mla_attention.h"
 
 namespace latent::attention::cpu {
@@ -21,7 +20,7 @@ class CacheRows {
   const std::byte* row(int64_t token) const {
     const auto at_token = static_cast<uint32_t>(token), column = at_token / page_tokens_;
     const int64_t page = table_[column * table_stride_];
-    CHECK(page > ops::kNullPage && page < cache_->dim(0), "page {} of {} pages holds token {}", page,
+    CHECK(page >= 0 && page < cache_->dim(0), "page {} of {} pages holds token {}", page,
           cache_->dim(0), token);
     const int64_t at = page * cache_->stride(0) + (at_token - column * page_tokens_) * cache_->stride(1);
     return static_cast<const std::byte*>(cache_->raw()) +

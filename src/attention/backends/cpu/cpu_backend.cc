@@ -13,7 +13,12 @@ class CpuBackend final : public Backend {
  public:
   const char* name() const override { return "cpu"; }
 
-  std::optional<Refusal> supports(const MlaDesc& desc) const override { return refuse_malformed(desc); }
+  std::optional<Refusal> supports(const MlaDesc& desc) const override {
+    if (const auto refusal = refuse_malformed(desc)) return refusal;
+    if (const auto refusal = refuse_device_memory(desc)) return refusal;
+    if (desc.q_dtype == DType::kF16) return Refusal{"takes queries in f32 or bf16, not f16"};
+    return std::nullopt;
+  }
 
   size_t workspace_bytes(const MlaDesc& desc, const Limits& limits) const override {
     return is_absorbed(desc.attrs) ? cpu::absorbed_workspace_bytes(desc, limits)

@@ -22,6 +22,33 @@ size_t out_bytes(const SplitShape& s) {
                   kAlignment);
 }
 
+// While it lives, this thread may allocate although a stream is being captured: a plan may be made then.
+class RelaxedCapture {
+ public:
+  RelaxedCapture() { CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  ~RelaxedCapture() { CUDA_CHECK(cudaThreadExchangeStreamCaptureMode(&mode_)); }
+  RelaxedCapture(const RelaxedCapture&) = delete;
+  RelaxedCapture& operator=(const RelaxedCapture&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+// On a stream of its own and waited for: the default stream comes before no stream made with
+// cudaStreamNonBlocking.
+void clear_now(void* memory, size_t bytes) {
+  cudaStream_t stream = nullptr;
+  CUDA_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  CUDA_CHECK(cudaMemsetAsync(memory, 0, bytes, stream));
+  CUDA_CHECK(cudaStreamSynchronize(stream));
+  CUDA_CHECK(cudaStreamDestroy(stream));
+}
+
+void free_device_memory(void* memory) {
+  const RelaxedCapture relaxed;
+  CUDA_CHECK(cudaFree(memory));
+}
+
 size_t lse_bytes(const SplitShape& s) {
   return round_up(num_slots(s) * static_cast<size_t>(s.rows) * sizeof(float), kAlignment);
 }
@@ -58,10 +85,11 @@ void carve_split_memory(const SplitShape& shape, std::span<std::byte> workspace,
 std::shared_ptr<void> create_arrival_counters() {
   // With more row tiles there are fewer parts: never more than one CTA an SM shares keys.
   const size_t bytes = size_t{kSlotsPerPart} * static_cast<size_t>(device_info().num_sms) * sizeof(int32_t);
+  const RelaxedCapture relaxed;
   void* counters = nullptr;
   CUDA_CHECK(cudaMalloc(&counters, bytes));
-  CUDA_CHECK(cudaMemset(counters, 0, bytes));
-  return {counters, [](void* memory) { CUDA_CHECK(cudaFree(memory)); }};
+  clear_now(counters, bytes);
+  return {counters, free_device_memory};
 }
 
 }  // namespace latent::attention::cuda

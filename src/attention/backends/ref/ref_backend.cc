@@ -9,7 +9,6 @@
 
 #include "attention/desc.h"
 #include "base/check.h"
-#include "ops/kv_layout.h"
 #include "tensor/convert.h"
 #include "tensor/float_types.h"
 
@@ -65,8 +64,8 @@ void read_latents(const MlaAttentionParams& p, int64_t seq, int64_t kv_len, doub
   for (int64_t j = 0; j < kv_len; ++j) {
     const int64_t column = j / p.attrs.page_tokens;
     const int64_t page = table.data<int32_t>()[seq * table.stride(0) + column * table.stride(1)];
-    CHECK(page > ops::kNullPage && page < p.cache.dim(0), "page {} of {} pages holds token {} of request {}",
-          page, p.cache.dim(0), j, seq);
+    CHECK(page >= 0 && page < p.cache.dim(0), "page {} of {} pages holds token {} of request {}", page,
+          p.cache.dim(0), j, seq);
     const int64_t row = j % p.attrs.page_tokens;
     read(p.cache, page * p.cache.stride(0) + row * p.cache.stride(1), p.cache.stride(2), width,
          latents + j * width);
@@ -104,10 +103,13 @@ void write_row(const MlaAttentionParams& p, int64_t token, int64_t head, const d
   const TensorView& o = p.out;
   for (int64_t i = 0; i < o.dim(2); ++i) {
     const int64_t at = token * o.stride(0) + head * o.stride(1) + i * o.stride(2);
+    const auto value = static_cast<float>(out[i]);
     if (o.dtype() == DType::kF32)
-      store_float(o.data<float>() + at, static_cast<float>(out[i]));
+      store_float(o.data<float>() + at, value);
+    else if (o.dtype() == DType::kF16)
+      store_float(o.data<Float16>() + at, value);
     else
-      store_float(o.data<BFloat16>() + at, static_cast<float>(out[i]));
+      store_float(o.data<BFloat16>() + at, value);
   }
   if (!p.lse.empty())
     p.lse.data<float>()[token * p.lse.stride(0) + head * p.lse.stride(1)] = static_cast<float>(lse);
@@ -152,7 +154,10 @@ class RefBackend final : public Backend {
  public:
   const char* name() const override { return "ref"; }
 
-  std::optional<Refusal> supports(const MlaDesc& desc) const override { return refuse_malformed(desc); }
+  std::optional<Refusal> supports(const MlaDesc& desc) const override {
+    if (const auto refusal = refuse_malformed(desc)) return refusal;
+    return refuse_device_memory(desc);
+  }
 
   size_t workspace_bytes(const MlaDesc& desc, const Limits& limits) const override {
     return static_cast<size_t>(carve(desc.attrs, limits.max_kv_len, nullptr).num_doubles) * sizeof(double);
