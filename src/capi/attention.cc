@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The functions of include/latent/attention.h.
-#include "latent/attention.h"
+#include <latent/attention.h>
 
 #include <algorithm>
 #include <cstdlib>

@@ -2,8 +2,9 @@
 // Descriptions and limits, checked and in the terms of attention/.
 #pragma once
 
+#include <latent/attention.h>
+
 #include "attention/backend.h"
-#include "latent/attention.h"
 
 namespace latent::capi {
 

@@ -2,13 +2,14 @@
 // What a failing call leaves behind, and the border that no exception crosses.
 #pragma once
 
+#include <latent/attention.h>
+
 #include <exception>
 #include <new>
 #include <stdexcept>
 #include <string>
 
 #include "base/result.h"
-#include "latent/attention.h"
 
 namespace latent::capi {
 

@@ -2,8 +2,9 @@
 // The operands of a layer as views, checked as far as the host can see them.
 #pragma once
 
+#include <latent/attention.h>
+
 #include "capi/desc.h"
-#include "latent/attention.h"
 #include "ops/mla_attention.h"
 
 namespace latent::capi {

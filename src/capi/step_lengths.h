@@ -2,11 +2,12 @@
 // The lengths of a step, checked and kept: what a plan was made for.
 #pragma once
 
+#include <latent/attention.h>
+
 #include <cstdint>
 #include <vector>
 
 #include "attention/backend.h"
-#include "latent/attention.h"
 
 namespace latent::capi {
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C interface on host memory, through the shared library.
-#include "latent/attention.h"
-
 #include <gtest/gtest.h>
+#include <latent/attention.h>
 
 #include <algorithm>
 #include <cmath>

@@ -20,8 +20,8 @@ class CacheRows {
   const std::byte* row(int64_t token) const {
     const auto at_token = static_cast<uint32_t>(token), column = at_token / page_tokens_;
     const int64_t page = table_[column * table_stride_];
-    CHECK(page >= 0 && page < cache_->dim(0), "page {} of {} pages holds token {}", page,
-          cache_->dim(0), token);
+    CHECK(page >= 0 && page < cache_->dim(0), "page {} of {} pages holds token {}", page, cache_->dim(0),
+          token);
     const int64_t at = page * cache_->stride(0) + (at_token - column * page_tokens_) * cache_->stride(1);
     return static_cast<const std::byte*>(cache_->raw()) +
            at * static_cast<int64_t>(dtype_bytes(cache_->dtype()));
