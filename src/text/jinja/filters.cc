@@ -307,7 +307,7 @@ Value unique(Interpreter& interpreter, const Value& self, const Arguments& argum
   for (const Value& value : elements_of(interpreter.budget(), self)) {
     const Value key = sort_key(bound[1] && !bound[1]->is_none() ? dotted_attribute(value, *bound[1]) : value,
                                truthy_or(bound[0], false));
-    if (key.nesting() > 0) fail("unique does not take a {}", key.type_name());
+    if (!key.is_hashable()) fail("unique does not take a {}", key.type_name());
     const auto same = [&](const Value& known) { return are_equal(interpreter.budget(), known, key); };
     if (std::any_of(keys.begin(), keys.end(), same)) continue;
     keys.push_back(key);

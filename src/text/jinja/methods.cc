@@ -184,7 +184,7 @@ Value join_method(Interpreter& interpreter, const Value& self, const Arguments& 
 
 Value get_method(Interpreter&, const Value& self, const Arguments& arguments) {
   const auto bound = bind_arguments("get", arguments, {"key", "default"});
-  if (required(bound[0], "get").nesting() > 0) fail("a {} is no key of a dict", bound[0]->type_name());
+  if (!required(bound[0], "get").is_hashable()) fail("a {} is no key of a dict", bound[0]->type_name());
   const Value* found = self.as_dict().find(*bound[0]);
   return found ? *found : bound[1].value_or(Value::none());
 }

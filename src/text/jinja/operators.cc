@@ -172,7 +172,7 @@ bool contains(Budget& budget, const Value& container, const Value& element) {
     return find_bytes(budget, container.as_bytes(), element.as_bytes(), 0) != std::string_view::npos;
   }
   if (container.is(Kind::kDict)) {
-    if (element.nesting() > 0) fail("a {} is no key of a dict", element.type_name());
+    if (!element.is_hashable()) fail("a {} is no key of a dict", element.type_name());
     return container.as_dict().find(element) != nullptr;
   }
   if (container.is_undefined()) return false;

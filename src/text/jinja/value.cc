@@ -112,6 +112,15 @@ bool Value::truthy() const {
   return false;
 }
 
+bool Value::is_hashable() const {
+  if (!is(Kind::kSequence)) return !is(Kind::kDict);
+  const Sequence& sequence = as_sequence();
+  return sequence.form != Sequence::Form::kList &&
+         (sequence.form != Sequence::Form::kTuple ||
+          std::all_of(sequence.items.begin(), sequence.items.end(),
+                      [](const Value& v) { return v.is_hashable(); }));
+}
+
 const char* Value::type_name() const {
   constexpr const char* kNames[] = {"Undefined", "NoneType", "bool", "int",    "float",
                                     "str",       "list",     "dict", "object", "function"};

@@ -111,6 +111,7 @@ class Value {
   bool is_markup() const { return markup_; }
   Value as_markup() const;
   bool truthy() const;
+  bool is_hashable() const;       // whether Python takes it for a key
   const char* type_name() const;  // Python's
   int nesting() const;            // 0 for what holds nothing
 
