@@ -115,10 +115,19 @@ bool Value::truthy() const {
 bool Value::is_hashable() const {
   if (!is(Kind::kSequence)) return !is(Kind::kDict);
   const Sequence& sequence = as_sequence();
-  return sequence.form != Sequence::Form::kList &&
-         (sequence.form != Sequence::Form::kTuple ||
-          std::all_of(sequence.items.begin(), sequence.items.end(),
-                      [](const Value& v) { return v.is_hashable(); }));
+  switch (sequence.form) {
+    case Sequence::Form::kList:
+      return false;
+    case Sequence::Form::kTuple:
+      return std::all_of(sequence.items.begin(), sequence.items.end(),
+                         [](const Value& v) { return v.is_hashable(); });
+    case Sequence::Form::kDictView:
+      return sequence.view == "dict_values";
+    case Sequence::Form::kRange:
+    case Sequence::Form::kIterator:
+      return true;
+  }
+  return true;
 }
 
 const char* Value::type_name() const {

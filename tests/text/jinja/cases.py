@@ -121,6 +121,12 @@ TEMPLATES = [
     "{{ 'a\\nb\\n\\nc' | indent }}|{{ 'a\\nb' | indent(2) }}|{{ 'a\\nb' | indent(2, true) }}|{{ 'a\\n\\nb' | indent(1, blank=true) }}|{{ 'a\\nb\\n' | indent('> ', true) }}",
     "{{ -5 | abs }} {{ (-5) | abs }} {{ 2.5 | abs }} {{ items | sort }} {{ items | sort(reverse=true) }} {{ ['b', 'A', 'c'] | sort }} {{ people | sort(attribute='name') | map(attribute='name') | list }}",
     "{{ record | dictsort | map('first') | list }} {{ {'B': 1, 'a': 2} | dictsort }} {{ {'B': 1, 'a': 2} | dictsort(true) }} {{ {'b': 1, 'a': 2} | dictsort(by='value') }}",
+    # What can be a key.
+    "{{ (1, 2) in {'a': 1} }} {{ () in {} }} {{ ((1, 2), 'x') in {1: 2} }} {{ {'a': 1}.get((1, 'a'), 'd') }} {{ range(2) in {'a': 1} }}",
+    "{{ [(1, 2), (1, 2), (2, 1)] | unique | list }} {{ [(1, (2,)), (1, (2,))] | unique | list | length }}",
+    "{{ [1] in {'a': 1} }}", "{{ {} in {'a': 1} }}", "{{ ([1], 2) in {'a': 1} }}", "{{ (1, {}) in {'a': 1} }}",
+    "{{ record.get([1]) }}", "{{ record.get((1, [2])) }}", "{{ [[1], [1]] | unique | list }}", "{{ [(1, [2])] | unique | list }}",
+    "{{ record.values() in {'a': 1} }}", "{{ record.keys() in {'a': 1} }}", "{{ record.items() in {'a': 1} }}",
     "{{ items | reverse | list }} {{ 'abc' | reverse }} {{ [1, 2, 1, 'a', 'A'] | unique | list }}",
     # Tests.
     "{{ 1 is number }} {{ true is number }} {{ 1 is integer }} {{ true is integer }} {{ 1.0 is float }} {{ 'a' is number }} {{ true is boolean }} {{ 1 is boolean }}",
