@@ -9,6 +9,7 @@
 #include "base/log.h"
 #ifdef LATENT_CUDA
 #include "attention/backends/cuda_sm80/cuda_sm80_backend.h"
+#include "attention/backends/cuda_sm90/cuda_sm90_backend.h"
 #endif
 
 namespace latent::attention {
@@ -41,6 +42,7 @@ Result<const Backend*> select_by_name(const MlaDesc& desc, const std::string& na
 std::span<const Backend* const> backends() {
   static const std::array all = {
 #ifdef LATENT_CUDA
+      &cuda_sm90_backend(),
       &cuda_sm80_backend(),
 #endif
       &cpu_backend(),

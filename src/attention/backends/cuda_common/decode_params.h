@@ -4,6 +4,10 @@
 
 #include <cstdint>
 
+namespace latent::ops {
+struct MlaAttentionParams;
+}
+
 namespace latent::attention::cuda {
 
 // Device memory unless said otherwise; strides in elements; T is bf16 or fp16.
@@ -35,5 +39,9 @@ struct DecodeParams {
   int num_row_tiles;   // row tiles of the longest request
   int num_parts;       // CTAs that share the keys, for each row tile
 };
+
+// The operands of a step on device memory, without what splitting adds. CHECKs that rows start at multiples
+// of 16 bytes; `backend` is named if not.
+DecodeParams decode_params(const ops::MlaAttentionParams& params, const char* backend);
 
 }  // namespace latent::attention::cuda

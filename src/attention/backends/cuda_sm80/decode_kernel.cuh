@@ -17,27 +17,14 @@
 #include <cmath>
 
 #include "attention/backends/cuda_common/decode_params.h"
+#include "attention/backends/cuda_common/empty_rows.cuh"
+#include "attention/backends/cuda_common/numbers.cuh"
 #include "attention/backends/cuda_common/partition.cuh"
+#include "attention/backends/cuda_common/piece_tree.cuh"
 #include "attention/backends/cuda_sm80/decode_config.cuh"
 #include "prim/ptx_sm80.cuh"
 
 namespace latent::attention::cuda {
-
-inline constexpr float kLog2E = 1.4426950408889634f;
-inline constexpr float kLn2 = 0.6931471805599453f;
-
-__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ inline float to_float(__half x) { return __half2float(x); }
-template <class T>
-__device__ inline T from_float(float x);
-template <>
-__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
-}
-template <>
-__device__ inline __half from_float<__half>(float x) {
-  return __float2half_rn(x);
-}
 
 // cp.async takes the number of groups as a constant.
 __device__ inline void wait_for_all_but(int groups) {
@@ -51,11 +38,6 @@ __device__ inline void wait_for_all_but(int groups) {
     default:
       return ptx::cp_async_wait<3>();
   }
-}
-
-// mine * a + other * b, rounded the same way whichever side does it.
-__device__ inline float join(float mine, float a, float other, float b, bool mine_is_left) {
-  return mine_is_left ? __fmaf_rn(mine, a, __fmul_rn(other, b)) : __fmaf_rn(other, b, __fmul_rn(mine, a));
 }
 
 template <class T, class Config>
@@ -76,7 +58,7 @@ class DecodeCta {
         lane_(threadIdx.x % 32) {}
 
   __device__ void run() {
-    write_empty_rows();
+    write_empty_rows<T>(p_, Config::kRank, threadIdx.x, Config::kThreads);
     line_ = measure_line(p_.kv_lens, p_.num_seqs, p_.num_parts, rule_);
     if (part_ >= line_.parts || line_.total == 0) return;
     Cut begin, end;
@@ -124,7 +106,6 @@ class DecodeCta {
   __device__ void load_and_merge(int slot, bool mine_is_left);
   __device__ void write_rows();
   __device__ void write_row(int local, int column, float a, float b);
-  __device__ void write_empty_rows();
 
   const DecodeParams& p_;
   const PartitionRule& rule_;
@@ -400,34 +381,17 @@ __device__ void DecodeCta<T, Config>::load_and_merge(int slot, bool mine_is_left
   }
 }
 
-// A binary tree over the request's pieces. The state of a group of pieces lives in the slot of its first
-// piece. At the node that joins the groups of pieces [a, b) and [b, c) the first CTA to arrive leaves its
-// state and is done; the second takes it over. The order of the sums is fixed by the pieces, not by who
-// arrives when.
 template <class T, class Config>
 __device__ void DecodeCta<T, Config>::merge_pieces(const Pieces& pieces) {
-  const auto slot = [&](int piece) { return 2 * (pieces.first_part + piece) + (piece == 0 ? 1 : 0); };
-  const int piece = part_ - pieces.first_part;
-  for (int width = 1; width < pieces.count; width *= 2) {
-    const int group = piece / (2 * width) * (2 * width), middle = group + width;
-    if (middle >= pieces.count) continue;  // nobody on the right
-    const bool is_left = piece < middle;
-    store_partial(slot(is_left ? group : middle));
-    __threadfence();
-    __syncthreads();  // every thread's state is out before the counter says so
-    if (threadIdx.x == 0) {
-      int32_t* counter = p_.arrived + slot(middle) * p_.num_row_tiles + row_tile_;
-      const int before = atomicAdd(counter, 1);
-      if (before == 1) *counter = 0;  // nobody looks at it again in this launch
-      shared_.flag = before;
-      __threadfence();
-    }
-    __syncthreads();  // the flag: thread 0 to all
-    if (shared_.flag == 0) return;
-    load_and_merge(slot(is_left ? middle : group), is_left);
-    __syncthreads();  // row_max: row threads to the next level
-  }
-  write_rows();
+  struct Steps {
+    DecodeCta& cta;
+    __device__ void store(int slot) { cta.store_partial(slot); }
+    __device__ void merge(int slot, bool mine_is_left) { cta.load_and_merge(slot, mine_is_left); }
+    __device__ void sync() { __syncthreads(); }
+  } steps{*this};
+  if (climb_tree(pieces, part_, p_.arrived + row_tile_, p_.num_row_tiles, threadIdx.x == 0, &shared_.flag,
+                 steps))
+    write_rows();
 }
 
 template <class T, class Config>
@@ -455,28 +419,6 @@ __device__ void DecodeCta<T, Config>::write_rows() {
   const int r = row(threadIdx.x);
   p_.lse[(q_start_ + r / p_.num_heads) * p_.lse_token_stride + r % p_.num_heads * p_.lse_head_stride] =
       shared_.row_max[threadIdx.x];
-}
-
-// Contract C1: rows of requests without keys and padded rows are written, too: zeros and -inf. All CTAs share
-// them.
-template <class T, class Config>
-__device__ void DecodeCta<T, Config>::write_empty_rows() {
-  const int live_end = p_.q_starts[p_.num_seqs];
-  const auto write_token = [&](int64_t token) {
-    for (int i = threadIdx.x; i < p_.num_heads * (Config::kRank / 2); i += Config::kThreads) {
-      const int64_t head = i / (Config::kRank / 2), column = i % (Config::kRank / 2) * 2;
-      *reinterpret_cast<uint32_t*>(static_cast<T*>(p_.out) + token * p_.out_token_stride +
-                                   head * p_.out_head_stride + column) = 0;
-    }
-    if (p_.lse != nullptr)
-      for (int head = threadIdx.x; head < p_.num_heads; head += Config::kThreads)
-        p_.lse[token * p_.lse_token_stride + head * p_.lse_head_stride] = -INFINITY;
-  };
-  for (int token = live_end + static_cast<int>(blockIdx.x); token < p_.num_tokens; token += gridDim.x)
-    write_token(token);
-  for (int seq = static_cast<int>(blockIdx.x); seq < p_.num_seqs; seq += gridDim.x)
-    if (p_.kv_lens[seq] <= 0)
-      for (int token = p_.q_starts[seq]; token < p_.q_starts[seq + 1]; ++token) write_token(token);
 }
 
 template <class T, class Config>

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Conversions and constants that the decode kernels share.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+namespace latent::attention::cuda {
+
+inline constexpr float kLog2E = 1.4426950408889634f;
+inline constexpr float kLn2 = 0.6931471805599453f;
+
+__device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ inline float to_float(__half x) { return __half2float(x); }
+template <class T>
+__device__ inline T from_float(float x);
+template <>
+__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
+  return __float2bfloat16_rn(x);
+}
+template <>
+__device__ inline __half from_float<__half>(float x) {
+  return __float2half_rn(x);
+}
+
+// Two numbers as neighbours in a register, `low` first in memory.
+template <class T>
+__device__ inline uint32_t pack(float low, float high);
+template <>
+__device__ inline uint32_t pack<__nv_bfloat16>(float low, float high) {
+  const __nv_bfloat162 x = __floats2bfloat162_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&x);
+}
+template <>
+__device__ inline uint32_t pack<__half>(float low, float high) {
+  const __half2 x = __floats2half2_rn(low, high);
+  return *reinterpret_cast<const uint32_t*>(&x);
+}
+
+// mine * a + other * b, rounded the same way whichever side does it.
+__device__ inline float join(float mine, float a, float other, float b, bool mine_is_left) {
+  return mine_is_left ? __fmaf_rn(mine, a, __fmul_rn(other, b)) : __fmaf_rn(other, b, __fmul_rn(mine, a));
+}
+
+}  // namespace latent::attention::cuda
