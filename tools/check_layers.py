@@ -12,7 +12,7 @@ import sys
 
 import source_tree
 
-CUDA_FOLDERS = ("device", "prim", "kernels/cuda", "attention/backends/cuda")
+CUDA_FOLDERS = ("device", "prim", "kernels/cuda", "attention/backends/cuda", "cli/attention_bench/cuda")
 CUDA_HEADERS = re.compile(r"^cuda|^cublas|^nccl")
 PRIVATE_HEADERS = re.compile(r"^(nlohmann|boost|CLI|asio|openssl|httplib)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)

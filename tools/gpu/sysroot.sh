@@ -4,8 +4,11 @@
 #   cmake --preset cuda -DCMAKE_PREFIX_PATH=$PWD/tools/gpu/sysroot/usr
 set -euo pipefail
 cd "$(dirname "$0")"
-[ -d sysroot/usr/include/fmt ] && exit 0
+packages="libfmt-dev libfmt9 libgtest-dev libgmock-dev nlohmann-json3-dev libcli11-dev"
+[ "$(cat sysroot/packages 2> /dev/null)" = "$packages" ] && exit 0
+rm -rf sysroot packages
 mkdir -p sysroot packages
-(cd packages && apt-get download libfmt-dev libfmt9 libgtest-dev libgmock-dev)
+(cd packages && apt-get download $packages)
 for package in packages/*.deb; do dpkg -x "$package" sysroot; done
-rm -r packages
+rm -r packages sysroot/usr/share/doc
+echo "$packages" > sysroot/packages

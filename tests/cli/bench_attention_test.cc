@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// latent bench attention, run as a user runs it.
+#include <algorithm>
+
+#include "attention/backend.h"
+#include "cli/fixture.h"
+
+namespace latent::cli {
+namespace {
+
+class BenchAttention : public TinyModelTest {
+ protected:
+  static Outcome bench(std::vector<std::string> flags) {
+    flags.insert(flags.begin(), {"bench", "attention"});
+    return run_latent(flags);
+  }
+};
+
+TEST_F(BenchAttention, reports_every_case_protocol_and_backend_in_the_common_envelope) {
+  const Outcome run =
+      bench({"--heads", "1,3", "--len", "70", "--backend", "cpu,ref", "--protocol", "burst,warm", "--lengths",
+             "varied", "--batch", "3", "--threads", "1", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json report = parse(run.out);
+  for (const char* key : {"schema", "commit", "device", "date", "command", "ceilings", "rows"})
+    EXPECT_TRUE(report.contains(key)) << key;
+  EXPECT_GT(report["ceilings"]["read_bytes_per_s"], 0);
+  ASSERT_EQ(report["rows"].size(), 8u);
+  for (const Json& row : report["rows"]) {
+    EXPECT_GT(row["us"], 0);
+    EXPECT_LE(row["us_least_round"], row["us"]);
+    EXPECT_GE(row["us_most_round"], row["us"]);
+    // cpu and ref saw the same inputs: they differ by rounding alone.
+    EXPECT_LT(row["difference_to_first"], 1e-2) << row;
+  }
+}
+
+TEST_F(BenchAttention, lists_every_backend_with_the_reason_if_it_cannot_run) {
+  const Outcome run = bench({"--list", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json rows = parse(run.out)["rows"];
+  const auto find = [&](const std::string& name) {
+    const auto row =
+        std::find_if(rows.begin(), rows.end(), [&](const Json& r) { return r["backend"] == name; });
+    EXPECT_NE(row, rows.end()) << name;
+    return row == rows.end() ? Json::object() : *row;
+  };
+  for (const char* name : {"cuda_sm90", "cuda_sm80"}) {
+    const Json row = find(name);
+    EXPECT_TRUE(row["runs"].get<bool>() || row["reason"].get<std::string>().size() > 5) << row;
+  }
+  for (const attention::Backend* b : attention::backends()) find(b->name());
+  EXPECT_EQ(find("cpu")["memory"], "host");
+}
+
+TEST_F(BenchAttention, names_what_cannot_be_measured) {
+  EXPECT_NE(bench({"--backend", "fast"}).err.find("no attention backend 'fast'"), std::string::npos);
+  EXPECT_EQ(bench({"--backend", "fast"}).exit_code, 2);
+  EXPECT_EQ(bench({"--len", "0"}).exit_code, 2);
+  EXPECT_EQ(bench({"--q-len", "9"}).exit_code, 2);
+  EXPECT_EQ(bench({"--q-len", "4", "--len", "3"}).exit_code, 2);
+  EXPECT_EQ(bench({"--len", "4096", "--pool-gb", "0.001"}).exit_code, 2);
+}
+
+TEST_F(BenchAttention, the_environment_forces_a_backend) {
+  setenv("LATENT_ATTENTION_BACKEND", "ref", 1);
+  const Outcome run = bench({"--heads", "1", "--len", "16", "--json"});
+  unsetenv("LATENT_ATTENTION_BACKEND");
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(parse(run.out)["rows"][0]["backend"], "ref");
+}
+
+}  // namespace
+}  // namespace latent::cli
