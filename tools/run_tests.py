@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the tests that a build registered with ctest and counts them case by case.
 
-A GoogleTest binary (<build>/tests/*_tests) counts as its cases, any other command as one test whose exit
-status 77 means skipped. Prints a line a command, the text of every failure and the reason of every skip, and
+A GoogleTest binary (<build>/tests/*_tests) counts as its cases; so does a command with the ctest label `cases`,
+which prints `PASSED name`, `FAILED name` and what went wrong, or `SKIPPED name: reason` for each; any other
+command counts as one test whose exit status 77 means skipped. Prints a line a command, the text of every failure and the reason of every skip, and
 as the last line `N passed, N failed, N skipped`. Exit status 1 if a test failed, 2 if there was none."""
 
 import argparse
@@ -65,6 +66,27 @@ def parse_crash(binary, output, status):
     return outcome
 
 
+def parse_cases(test, output, status):
+    """Outcome of a command that reports its cases; an end that its lines do not explain is a failure, too."""
+    outcome = Outcome()
+    for line in output.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "PASSED":
+            outcome.passed += 1
+        elif word == "SKIPPED":
+            name, _, reason = rest.partition(": ")
+            outcome.skips.append((name, reason or "no reason given"))
+        elif word == "FAILED":
+            outcome.failures.append((rest, ""))
+        elif outcome.failures and not line.startswith(("PASSED ", "SKIPPED ")):
+            name, text = outcome.failures[-1]
+            outcome.failures[-1] = (name, f"{text}{line}\n")
+    outcome.failures = [(name, last_lines(text)) for name, text in outcome.failures]
+    if (status != 0) != bool(outcome.failures) or not (outcome.passed or outcome.skips or outcome.failures):
+        outcome.failures.append((test, f"exit status {status}\n{last_lines(output)}"))
+    return outcome
+
+
 class Runner:
     def __init__(self, options):
         self.options = options
@@ -117,6 +139,8 @@ class Runner:
 
     def run_script(self, test):
         status, output = self.execute(test, test["command"])
+        if "cases" in test["properties"].get("LABELS", []):
+            return parse_cases(test["name"], output, status)
         if status == 0:
             return Outcome(passed=1)
         if status == SKIPPED_STATUS:

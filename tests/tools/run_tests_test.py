@@ -60,6 +60,26 @@ class RunTests(TreeTest):
         (self.root / "totals").unlink()
         self.assertEqual(self.run_listed(tests, "--without-label", "source")[0], 2)  # none ran
 
+    def run_cases(self, text, status=0):
+        path = self.write("cases.sh", f"#!/bin/sh\ncat <<'E'\n{text}\nE\nexit {status}\n")
+        path.chmod(0o755)
+        return self.run_listed([{"name": "c", "command": [str(path)], "properties": {"LABELS": ["cases"]}}])
+
+    def test_a_script_that_reports_cases_counts_as_them(self):
+        status, output, totals = self.run_cases("PASSED a\nPASSED b\nSKIPPED c: no torch\nchatter")
+        self.assertEqual((status, totals), (0, "2 0 1"))
+        self.assertIn("skipped c: no torch", output)
+
+    def test_a_failed_case_shows_what_followed_it(self):
+        status, output, totals = self.run_cases("PASSED a\nFAILED b\n1 is not 2\nPASSED c", status=1)
+        self.assertEqual((status, totals), (1, "2 1 0"))
+        self.assertIn("FAILED b", output)
+        self.assertIn("1 is not 2", output)
+
+    def test_an_end_that_no_case_explains_is_a_failure(self):
+        for text, status, totals in (("PASSED a", 139, "1 1 0"), ("FAILED a", 0, "0 2 0"), ("", 0, "0 1 0")):
+            self.assertEqual(self.run_cases(text, status)[2].splitlines()[-1], totals)
+
     def test_what_is_not_built_is_a_failure(self):
         tests = [{"name": "a", "command": [str(self.root / "gone_tests")], "properties": {}}]
         self.assertEqual(self.run_listed(tests)[2], "0 1 0")
