@@ -23,6 +23,19 @@ TEST(HostBuffer, has_an_aligned_address_for_every_size) {
   }
 }
 
+TEST(HostBuffer, of_a_megabyte_begins_at_a_large_page) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "under AddressSanitizer memory comes from the heap";
+#else
+  for (const size_t bytes : {size_t{1} << 20, (size_t{3} << 20) + 5, size_t{64} << 20}) {
+    Result<HostBuffer> buffer = HostBuffer::create(bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % (2 << 20), 0u) << bytes;
+    buffer->data()[bytes - 1] = std::byte{1};  // mapped to its end
+  }
+#endif
+}
+
 // contract: C3
 TEST(HostBuffer, is_poisoned_from_end_to_end) {
   for (const size_t bytes : kSizes) {
