@@ -4,7 +4,7 @@
 // median of the rounds' own ratios to the best of the ceiling's loop forms in that round.
 //
 //   latent_bench_attention [--threads N] [--rounds N] [--heads N] [--keys N] [--layers N] [--tokens N]
-//                          [--clock wall|cpu]
+//                          [--clock wall|cpu] [--only decode|prefill]
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -23,8 +23,12 @@
 namespace latent::bench {
 namespace {
 
+using ops::AttentionForm;
+
 struct Options {
   int threads = available_cores(), rounds = 15, heads = 16, keys = 2048, layers = 64, tokens = 512;
+  std::string only;
+  bool wants(const char* part) const { return only.empty() || only == part; }
 };
 
 // Wall time, or the processor time of all threads over their number: for a machine that others use.
@@ -75,7 +79,7 @@ Tensor make_tensor(DType dtype, const Shape& shape) {
 }
 
 struct StepShape {
-  ops::AttentionForm form;
+  AttentionForm form;
   DType dtype;
   int tokens, keys, layers;
 };
@@ -108,7 +112,7 @@ class Step {
   int num_layers() const { return shape_.layers; }
 
  private:
-  bool is_absorbed() const { return shape_.form == ops::AttentionForm::kAbsorbed; }
+  bool is_absorbed() const { return shape_.form == AttentionForm::kAbsorbed; }
 
   void prepare() {
     const attention::MlaDesc desc = {.attrs = {.form = shape_.form,
@@ -172,23 +176,30 @@ void measure(const Options& o, const char* name, const StepShape& shape, double 
              100 * *std::max_element(shares.begin(), shares.end()));
 }
 
-void run(const Options& o) {
-  using ops::AttentionForm;
-  fmt::print("{} threads, {} heads, {} keys, {} prompt tokens, {} rounds, {} clock; {}\n", o.threads, o.heads,
-             o.keys, o.tokens, o.rounds, cpu_clock ? "processor" : "wall", to_string(cpu_features()));
-  const double decode = 2.0 * o.heads * o.keys * (576 + 512);
+void run_decode(const Options& o) {
+  const double flops = 2.0 * o.heads * o.keys * (576 + 512);
   measure(o, "decode, absorbed, bf16 of bf16 dots",
-          {AttentionForm::kAbsorbed, DType::kBF16, 1, o.keys, o.layers}, decode, bf16_dot_loops());
+          {AttentionForm::kAbsorbed, DType::kBF16, 1, o.keys, o.layers}, flops, bf16_dot_loops());
   measure(o, "decode, absorbed, f32 of f32 fma",
-          {AttentionForm::kAbsorbed, DType::kF32, 1, o.keys, ceil_div(o.layers, 2)}, decode, f32_fma_loops());
-  // Causal: row i sees i + 1 keys. The up-projection is counted, too, by whole tiles of 128 keys.
+          {AttentionForm::kAbsorbed, DType::kF32, 1, o.keys, ceil_div(o.layers, 2)}, flops, f32_fma_loops());
+}
+
+// Causal: row i sees i + 1 keys. The up-projection is counted, too, by whole tiles of 128 keys.
+void run_prefill(const Options& o) {
   const double t = o.tokens;
-  const double prefill =
+  const double flops =
       2.0 * o.heads * (t * (t + 1) / 2 * (192 + 128) + round_up(o.tokens, 128) * 512.0 * 256);
   measure(o, "prefill, multi-head, bf16 of bf16 dots",
-          {AttentionForm::kMultiHead, DType::kBF16, o.tokens, o.tokens, 4}, prefill, bf16_dot_loops());
+          {AttentionForm::kMultiHead, DType::kBF16, o.tokens, o.tokens, 4}, flops, bf16_dot_loops());
   measure(o, "prefill, multi-head, f32 of f32 fma",
-          {AttentionForm::kMultiHead, DType::kF32, o.tokens, o.tokens, 4}, prefill, f32_fma_loops());
+          {AttentionForm::kMultiHead, DType::kF32, o.tokens, o.tokens, 4}, flops, f32_fma_loops());
+}
+
+void run(const Options& o) {
+  fmt::print("{} threads, {} heads, {} keys, {} prompt tokens, {} rounds, {} clock; {}\n", o.threads, o.heads,
+             o.keys, o.tokens, o.rounds, cpu_clock ? "processor" : "wall", to_string(cpu_features()));
+  if (o.wants("decode")) run_decode(o);
+  if (o.wants("prefill")) run_prefill(o);
 }
 
 int run_main(int argc, char** argv) {
@@ -204,6 +215,8 @@ int run_main(int argc, char** argv) {
                                        : nullptr;
     if (target != nullptr) {
       *target = std::max(1, std::atoi(value.c_str()));
+    } else if (flag == "--only") {
+      o.only = value;
     } else if (flag == "--clock") {
       cpu_clock = value == "cpu";
     } else {

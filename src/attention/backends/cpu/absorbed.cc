@@ -104,19 +104,28 @@ class TaskWorker {
     }
   }
 
+  // Asks memory for the tiles that a chunk begins with: no step before it has.
+  void ask_for_first_tiles(int chunk) const {
+    if (!in_place_) return;
+    const int begin = chunk * task_.chunk_tokens;
+    const int last = last_tile();
+    for (int tile = 0; tile < kTilesAhead; ++tile) {
+      const std::byte* rows = rows_.row(std::min(begin + tile * kTileTokens, last));
+      for (int64_t at = 0; at < tile_bytes(); at += 64) __builtin_prefetch(rows + at);
+    }
+  }
+
   // States of chunk `chunk` to `states`, one a group.
   void run_chunk(int chunk, float* states) const {
     const int begin = chunk * task_.chunk_tokens, end = std::min(begin + task_.chunk_tokens, task_.num_keys);
-    int asked = 0;
     for (int at = begin; at < end; at += kBlockTokens) {
       const int count = std::min(kBlockTokens, end - at);
       if (engine_.step_bf16 != nullptr)
-        step_groups(bf16_block(at, count, end, &asked), at, count, at == begin, states);
+        step_groups(bf16_block(at, count, end), at, count, at == begin, states);
       else if (in_place_ && p_.cache.dtype() == DType::kF32)
-        step_groups(f32_block(at, count, end, &asked), at, count, at == begin, states);
+        step_groups(f32_block(at, count, end), at, count, at == begin, states);
       else
         step_groups(gathered_block(at, count), at, count, at == begin, states);
-      asked = std::max(0, asked - 8 * kBlockTiles);
     }
   }
 
@@ -175,7 +184,7 @@ class TaskWorker {
                              .state = state(states, group),
                              .scratch = scratch_.step};
       step(args, block);
-      block.prefetch.asked = nullptr;  // the first group has asked for what the others need
+      block.prefetch.tile_bytes = 0;  // the first group has asked for what the others need
     }
   }
   void step(const StepArgs& args, const F32Block& block) const { engine_.step_f32(args, block); }
@@ -197,26 +206,26 @@ class TaskWorker {
     for (int tile = 0; tile * kTileTokens < count; ++tile) {
       const float* row = rows + int64_t{tile} * kTileTokens * width;
       b.tile[tile] = {.nope = row, .rope = row + rank, .value = row};
+      b.prefetch.tile[tile] = row;
     }
-    b.prefetch = {.tile = {rows}, .tile_bytes = 0, .asked = nullptr};
     return b;
   }
 
-  F32Block f32_block(int at, int count, int end, int* asked) const {
+  F32Block f32_block(int at, int count, int end) const {
     F32Block b = f32_shape(p_.cache.stride(1));
     for (int tile = 0; tile * kTileTokens < count; ++tile) {
       const auto* row = static_cast<const float*>(tile_at(at + tile * kTileTokens, end));
       b.tile[tile] = {.nope = row, .rope = row + p_.attrs.kv_rank, .value = row};
     }
-    b.prefetch = prefetch(at, end, asked);
+    b.prefetch = prefetch(at);
     return b;
   }
 
-  Bf16Block bf16_block(int at, int count, int end, int* asked) const {
+  Bf16Block bf16_block(int at, int count, int end) const {
     Bf16Block b{.tile = {},
                 .stride = p_.cache.stride(1),
                 .width = p_.attrs.kv_rank + p_.attrs.rope_dim,
-                .prefetch = prefetch(at, end, asked)};
+                .prefetch = prefetch(at)};
     for (int tile = 0; tile * kTileTokens < count; ++tile)
       b.tile[tile] = static_cast<const BFloat16*>(tile_at(at + tile * kTileTokens, end));
     return b;
@@ -246,14 +255,17 @@ class TaskWorker {
     return scratch_.block;
   }
 
-  // Past the end the last tile is named again; it is near.
-  Prefetch prefetch(int at, int end, int* asked) const {
-    const auto row_bytes = p_.cache.stride(1) * static_cast<int64_t>(dtype_bytes(p_.cache.dtype()));
-    Prefetch ahead{.tile = {}, .tile_bytes = kTileTokens * row_bytes, .asked = asked};
-    for (int tile = 0; tile < 2 * kBlockTiles; ++tile) {
-      const int token = at + tile * kTileTokens;
-      ahead.tile[tile] = token < end ? rows_.row(token) : ahead.tile[tile - 1];
-    }
+  int64_t tile_bytes() const {
+    return kTileTokens * p_.cache.stride(1) * static_cast<int64_t>(dtype_bytes(p_.cache.dtype()));
+  }
+  int last_tile() const { return (task_.num_keys - 1) / kTileTokens * kTileTokens; }
+
+  // The tiles of the task's keys that come next, whatever chunk they are in; at their end its own last one.
+  Prefetch prefetch(int at) const {
+    Prefetch ahead{.tile = {}, .tile_bytes = tile_bytes()};
+    const int last = last_tile();
+    for (int tile = 0; tile < kBlockTiles; ++tile)
+      ahead.tile[tile] = rows_.row(std::min(at + (tile + kTilesAhead) * kTileTokens, last));
     return ahead;
   }
 
@@ -318,10 +330,14 @@ void run_split_chunk(const Run& run, const AbsorbedTask& task, const TaskWorker&
   worker.write(total);
 }
 
-void run_unit(const Run& run, const AbsorbedUnit& unit, const ThreadScratch& scratch) {
+// `before` is what this thread did last: of the same task the queries are packed already.
+void run_unit(const Run& run, const AbsorbedUnit& unit, const AbsorbedUnit& before,
+              const ThreadScratch& scratch) {
   const AbsorbedTask task = run.plan.task(unit.task);
   const TaskWorker worker(run.p, run.sizes, run.engine, task, scratch);
-  worker.pack_queries();
+  if (unit.task != before.task) worker.pack_queries();
+  if (unit.task != before.task || unit.chunk != before.chunk + 1)
+    worker.ask_for_first_tiles(std::max(unit.chunk, 0));
   if (unit.chunk == kWholeTask)
     worker.run_all_chunks();
   else
@@ -347,7 +363,12 @@ void run_absorbed(const MlaAttentionParams& params, const Plan& plan, const kern
   const int threads = static_cast<int>(std::min<int64_t>(run.num_threads, steps.num_units()));
   parallel_team(threads, [&](int thread, int) {
     const ThreadScratch scratch = run.scratch(thread);
-    for (int unit = next++; unit < steps.num_units(); unit = next++) run_unit(run, steps.unit(unit), scratch);
+    AbsorbedUnit before = {.task = -1, .chunk = 0};
+    for (int next_unit = next++; next_unit < steps.num_units(); next_unit = next++) {
+      const AbsorbedUnit unit = steps.unit(next_unit);
+      run_unit(run, unit, before, scratch);
+      before = unit;
+    }
   });
 }
 

@@ -50,14 +50,13 @@ struct LaneState {
 
 inline constexpr int kBlockTiles = kBlockTokens / kTileTokens;
 
-// What a step asks memory for while it computes, so that the next block is near when its turn comes: the
-// tiles of this block and of the next, an eighth at a time. `asked` counts the eighths; null asks for
-// nothing.
+// What a step asks memory for while it scores each of its tiles, so that it is near when its turn comes: the
+// tile two further on. Without `tile_bytes` it asks for one line again and again.
 struct Prefetch {
-  const void* tile[2 * kBlockTiles];
+  const void* tile[kBlockTiles];
   int64_t tile_bytes;
-  int* asked;
 };
+inline constexpr int kTilesAhead = 2;
 
 // A block of keys in two parts, and of values, all f32, tile by tile. Values may be read up to 32 columns
 // past their width; what stands there is added to columns that nobody reads.

@@ -20,7 +20,7 @@ inline __m512bh broadcast_pair(const void* pair) {
 // Scores of one tile of sixteen tokens, two columns a round. Four rows a pointer, so that every row is
 // reached without an addition of its own.
 inline void score_tile(const uint32_t* queries, const Bf16Block& b, int tile, float* scores) {
-  Stream ahead = stream_of_scores(b.prefetch, tile, b.width / 2);
+  Stream ahead = stream(b.prefetch, tile, b.width / 2);
   const int64_t stride = b.stride * static_cast<int64_t>(sizeof(BFloat16)), three = 3 * stride;
   const char* rows[4];
   for (int i = 0; i < 4; ++i) rows[i] = reinterpret_cast<const char*>(b.tile[tile] + 4 * i * b.stride);
@@ -82,13 +82,10 @@ inline void add_values(const StepArgs& a, const Bf16Block& b, const Weights& wei
     acc[h][1] = a.first ? _mm512_setzero_ps() : _mm512_mul_ps(_mm512_loadu_ps(row + 16), factor);
   }
   const uint32_t* pair = weights.pairs + lane;
-  Stream ahead = stream_of_values(b.prefetch, a.num_tokens / 2 + 1);
   for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile) {
     const BFloat16* value = b.tile[tile] + column;
-    for (int t = 0; t < kTileTokens; t += 2, value += 2 * b.stride, pair += kLanes) {
-      ask(&ahead);
+    for (int t = 0; t < kTileTokens; t += 2, value += 2 * b.stride, pair += kLanes)
       add_pair(acc, value, b.stride, pair);
-    }
   }
   for (int i = 0; i < weights.num_corrections; ++i) {
     const int token = 2 * weights.corrected[i];

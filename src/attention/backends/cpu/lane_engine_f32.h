@@ -34,7 +34,7 @@ inline void score_block(const StepArgs& a, const F32Block& b, float* scores) {
   const auto* queries = static_cast<const float*>(a.queries);
   constexpr int kParts = kTileTokens / kScoreTokens;
   for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile) {
-    Stream ahead = stream_of_scores(b.prefetch, tile, int64_t{kParts} * (b.nope_width + b.rope_width));
+    Stream ahead = stream(b.prefetch, tile, int64_t{kParts} * (b.nope_width + b.rope_width));
     for (int64_t t = 0; t < kTileTokens; t += kScoreTokens) {
       F32x16 acc[kScoreTokens];
       for (F32x16& x : acc) x = set1(0.0f);
@@ -60,13 +60,11 @@ inline void add_values(const StepArgs& a, const F32Block& b, const float* weight
     acc[h][0] = a.first ? set1(0.0f) : load(row) * factor;
     acc[h][1] = a.first ? set1(0.0f) : load(row + 16) * factor;
   }
-  Stream ahead = stream_of_values(b.prefetch, a.num_tokens);
   const float* weight = weights + lane;
   for (int tile = 0; tile * kTileTokens < a.num_tokens; ++tile) {
     const float* value = b.tile[tile].value + column;
     const int rest = a.num_tokens - tile * kTileTokens, count = rest < kTileTokens ? rest : kTileTokens;
     for (int t = 0; t < count; ++t, value += b.value_stride, weight += kLanes) {
-      ask(&ahead);
       const F32x16 v0 = load(value), v1 = load(value + 16);
 #pragma GCC unroll 8
       for (int h = 0; h < kValueLanes; ++h) {

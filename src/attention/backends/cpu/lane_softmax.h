@@ -21,25 +21,10 @@ inline void ask(Stream* s) {
   s->at += s->step;
 }
 
-// The next `eighths` of a tile at most, over `rounds` rounds.
-inline Stream stream(const Prefetch& p, int eighths, int64_t rounds) {
-  if (p.asked == nullptr || *p.asked >= 16 * kBlockTiles) return {static_cast<const char*>(p.tile[0]), 0};
-  const int tile = *p.asked / 8, from = *p.asked % 8;
-  eighths = eighths < 8 - from ? eighths : 8 - from;
-  *p.asked += eighths;
-  return {static_cast<const char*>(p.tile[tile]) + from * p.tile_bytes / 8,
-          eighths * p.tile_bytes / 8 / rounds};
+// What is asked for while `tile` is scored, in so many rounds.
+inline Stream stream(const Prefetch& p, int tile, int64_t rounds) {
+  return {static_cast<const char*>(p.tile[tile]), p.tile_bytes / rounds};
 }
-
-// While a tile is scored half a tile is asked for, a whole one if memory is less than two tiles ahead;
-// values, whose turn takes as long, ask for the other half.
-inline Stream stream_of_scores(const Prefetch& p, int tile, int64_t rounds) {
-  if (p.asked == nullptr) return stream(p, 0, rounds);
-  const int needed = 8 * (tile + 2);
-  if (*p.asked < 8 * (tile + 1)) *p.asked = 8 * (tile + 1);
-  return stream(p, *p.asked < needed ? 8 : 4, rounds);
-}
-inline Stream stream_of_values(const Prefetch& p, int64_t rounds) { return stream(p, 1, rounds); }
 
 // -inf, the maximum of a lane without keys, becomes 0, so that differences from it are never NaN.
 inline F32x16 finite_maximum(F32x16 m) { return select_less(m, set1(-3.4e38f), set1(0.0f), m); }

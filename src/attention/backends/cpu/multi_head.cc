@@ -255,11 +255,12 @@ class RequestWorker {
                .value_stride = w_.up_stride,
                .nope_width = a_.nope_dim,
                .rope_width = a_.rope_dim,
-               .prefetch = {.tile = {up}, .tile_bytes = 0, .asked = nullptr}};
+               .prefetch = {}};
     for (int64_t tile = 0; tile < kBlockTiles; ++tile) {
       const float* row = up + tile * kTileTokens * w_.up_stride;
       b.tile[tile] = {
           .nope = row, .rope = w_.rope + tile * kTileTokens * a_.rope_dim, .value = row + a_.nope_dim};
+      b.prefetch.tile[tile] = row;
     }
     return b;
   }

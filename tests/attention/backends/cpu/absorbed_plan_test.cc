@@ -141,5 +141,18 @@ TEST(AbsorbedPlan, a_plan_is_a_function_of_its_arguments) {
   }
 }
 
+// Threads take units in order: in turns they each walk one stretch of memory.
+TEST(AbsorbedPlan, chunks_that_follow_each_other_fall_to_one_thread) {
+  Batch b;
+  b.desc.attrs = {.num_heads = 16, .kv_rank = 8, .page_tokens = 16};
+  b.q_starts = {0, 1};
+  b.kv_lens = {8 * cpu::kChunkTokens};
+  b.limits = {.max_tokens = 1, .max_seqs = 1, .max_kv_len = b.kv_lens[0], .num_threads = 2};
+  const Plan words = make_plan(b);
+  const AbsorbedPlan plan(words);
+  ASSERT_EQ(plan.num_units(), 8);
+  for (int u = 2; u < 8; ++u) EXPECT_EQ(plan.unit(u).chunk, plan.unit(u - 2).chunk + 1) << u;
+}
+
 }  // namespace
 }  // namespace latent
