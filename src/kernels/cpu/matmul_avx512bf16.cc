@@ -96,49 +96,72 @@ struct Bf16Matmul {
     return acc;
   }
 
-  // The same over any columns.
-  static __m512 stream_block(const Rows& rows, const char* w, int64_t cols, const char* x, __m512 acc) {
+  // acc[r] + w[r] . x over any columns.
+  template <int kSide>
+  static void stream_block(const Rows& rows, const char* const (&w)[kSide], int64_t cols, const char* x,
+                           __m512 (&acc)[kSide]) {
     int64_t k = 0;
     for (; k + Rows::kUnit <= cols; k += Rows::kUnit, x += kChunks * 64)
-      acc = stream_unit(rows, w + k * Rows::kElementBytes, x, acc);
-    if (k == cols) return acc;
-    __m512i chunk[kChunks];
-    rows.read_some(w + k * Rows::kElementBytes, cols - k, chunk);
-    for (int i = 0; i < kChunks; ++i) acc = dot(acc, chunk[i], load(x + i * 64));
-    return acc;
-  }
-
-  // A row whose columns carry scales; kBlock is the columns of a block, 0 if only the weight knows them.
-  template <int kBlock>
-  static __m512 stream_scaled(const Rows& rows, const WeightRows& w, int64_t n, const char* x) {
-    const int64_t block = kBlock != 0 ? kBlock : w.block_cols, whole = w.cols / block;
-    const char* p = row(w, n);
-    const float* scale = row_scales(w, n);
-    __m512 total = _mm512_setzero_ps();
-    for (int64_t b = 0; b < whole; ++b, p += block, x += 2 * block, ++scale) {
-      __m512 sum = _mm512_setzero_ps();
-      for (int64_t k = 0; k < block; k += Rows::kUnit) sum = stream_unit(rows, p + k, x + 2 * k, sum);
-      total = _mm512_fmadd_ps(sum, _mm512_set1_ps(*scale), total);
+      for (int r = 0; r < kSide; ++r) acc[r] = stream_unit(rows, w[r] + k * Rows::kElementBytes, x, acc[r]);
+    if (k == cols) return;
+    for (int r = 0; r < kSide; ++r) {
+      __m512i chunk[kChunks];
+      rows.read_some(w[r] + k * Rows::kElementBytes, cols - k, chunk);
+      for (int i = 0; i < kChunks; ++i) acc[r] = dot(acc[r], chunk[i], load(x + i * 64));
     }
-    if (whole * block == w.cols) return total;
-    const __m512 sum = stream_block(rows, p, w.cols - whole * block, x, _mm512_setzero_ps());
-    return _mm512_fmadd_ps(sum, _mm512_set1_ps(*scale), total);
   }
 
-  static __m512 stream_row(const Rows& rows, const WeightRows& w, int64_t n, const char* x) {
-    if constexpr (!Rows::kScaled)
-      return stream_block(rows, row(w, n), w.cols, x, _mm512_setzero_ps());
-    else
-      return w.block_cols == 128 ? stream_scaled<128>(rows, w, n, x) : stream_scaled<0>(rows, w, n, x);
+  // Rows whose columns carry scales; kBlock is the columns of a block, 0 if only the weight knows them.
+  template <int kSide, int kBlock>
+  static void stream_scaled(const Rows& rows, const WeightRows& w, const float* const (&scales)[kSide],
+                            const char* (&p)[kSide], const char* x, __m512 (&total)[kSide]) {
+    const int64_t block = kBlock != 0 ? kBlock : w.block_cols;
+    for (int64_t k = 0; k < w.cols; k += block) {
+      __m512 sum[kSide];
+      for (int r = 0; r < kSide; ++r) sum[r] = _mm512_setzero_ps();
+      if (k + block <= w.cols)
+        for (int64_t i = 0; i < block; i += Rows::kUnit)
+          for (int r = 0; r < kSide; ++r) sum[r] = stream_unit(rows, p[r] + i, x + 2 * (k + i), sum[r]);
+      else
+        stream_block(rows, p, w.cols - k, x + 2 * k, sum);
+      for (int r = 0; r < kSide; ++r) {
+        total[r] = _mm512_fmadd_ps(sum[r], _mm512_set1_ps(scales[r][k / block]), total[r]);
+        p[r] += block;
+      }
+    }
   }
 
-  // One token: a row is one chain, and the next rows' chains overlap it out of order.
+  // Rows n, n + step, … side by side: their chains of additions overlap, and memory answers several streams
+  // sooner than one.
+  template <int kSide>
+  static void stream_rows(const Rows& rows, const MultiplyJob& job, int64_t n, int64_t step) {
+    const WeightRows& w = job.weight;
+    const auto* x = static_cast<const char*>(job.x.data);
+    const char* p[kSide];
+    __m512 acc[kSide];
+    for (int r = 0; r < kSide; ++r) {
+      p[r] = row(w, n + r * step);
+      acc[r] = _mm512_setzero_ps();
+    }
+    if constexpr (Rows::kScaled) {
+      const float* scales[kSide];
+      for (int r = 0; r < kSide; ++r) scales[r] = row_scales(w, n + r * step);
+      if (w.block_cols == 128)
+        stream_scaled<kSide, 128>(rows, w, scales, p, x, acc);
+      else
+        stream_scaled<kSide, 0>(rows, w, scales, p, x, acc);
+    } else {
+      stream_block(rows, p, w.cols, x, acc);
+    }
+    for (int r = 0; r < kSide; ++r) job.y[n + r * step - job.first] = sum_lanes(acc[r]);
+  }
+
+  // One token: a row is one chain.
   static void stream(const MultiplyJob& job) {
     const Rows rows;
-    const WeightRows w = job.weight;
-    const auto* x = static_cast<const char*>(job.x.data);
-    for (int64_t n = job.first; n < job.last; ++n)
-      job.y[n - job.first] = sum_lanes(stream_row(rows, w, n, x));
+    const int64_t step = (job.last - job.first) / kStreams;
+    for (int64_t n = job.first; n < job.first + step; ++n) stream_rows<kStreams>(rows, job, n, step);
+    for (int64_t n = job.first + kStreams * step; n < job.last; ++n) stream_rows<1>(rows, job, n, 1);
   }
 
   // Where the rows of a tile lie, in bytes.

@@ -61,15 +61,16 @@ struct F32Matmul {
     return scratch;
   }
 
-  // One token. A lane's chain of additions is long, so two rows of the narrow formats run side by side.
+  // Rows n, n + step, … of one token side by side: a lane's chain of additions is long, and memory answers
+  // several streams sooner than one.
   template <int kSide>
-  static void stream_rows(const MultiplyJob& job, int64_t n) {
+  static void stream_rows(const MultiplyJob& job, int64_t n, int64_t step) {
     const WeightRows& w = job.weight;
     const auto* x = static_cast<const float*>(job.x.data);
     const char* p[kSide];
     Vec acc[kSide];
     for (int r = 0; r < kSide; ++r) {
-      p[r] = row(w, n + r);
+      p[r] = row(w, n + r * step);
       acc[r] = Isa::zero();
     }
     const int64_t whole = w.cols / kLanes, rest = w.cols % kLanes;
@@ -80,14 +81,13 @@ struct F32Matmul {
     for (int r = 0; r < kSide && rest > 0; ++r)
       acc[r] = Isa::fma(read_some(p[r] + whole * kLanes * kElementBytes, rest), Isa::load(x + whole * kLanes),
                         acc[r]);
-    for (int r = 0; r < kSide; ++r) job.y[n + r - job.first] = Isa::sum(acc[r]);
+    for (int r = 0; r < kSide; ++r) job.y[n + r * step - job.first] = Isa::sum(acc[r]);
   }
 
   static void stream(const MultiplyJob& job) {
-    constexpr int kSide = kElementBytes == 4 ? 1 : 2;
-    int64_t n = job.first;
-    for (; n + kSide <= job.last; n += kSide) stream_rows<kSide>(job, n);
-    for (; n < job.last; ++n) stream_rows<1>(job, n);
+    const int64_t step = (job.last - job.first) / kStreams;
+    for (int64_t n = job.first; n < job.first + step; ++n) stream_rows<kStreams>(job, n, step);
+    for (int64_t n = job.first + kStreams * step; n < job.last; ++n) stream_rows<1>(job, n, 1);
   }
 
   // One token, rows with scales.

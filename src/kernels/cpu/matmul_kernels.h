@@ -71,6 +71,9 @@ struct MultiplyJob {
   float* sums;
 };
 
+// For one token, rows that are read side by side, each a quarter of the range after the one before.
+constexpr int kStreams = 4;
+
 struct MatmulKernels {
   int x_bytes;      // of a packed element: 4 (f32) or 2 (bf16)
   int chunk;        // columns a step; num_chunks = ceil(cols / chunk_unit) * chunk_unit / chunk
