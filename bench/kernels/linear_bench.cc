@@ -105,35 +105,48 @@ Weight make_weight(DType dtype, const Shape& shape, uint64_t seed, int threads) 
   return w;
 }
 
-// Plain reads of memory: words of 32 or 64 bytes, in 4, 8 or 16 chains.
+// Plain reads of memory: words of 32 or 64 bytes, in one or more streams side by side, each with its chains.
 typedef uint64_t Words32 __attribute__((vector_size(32)));
 typedef uint64_t Words64 __attribute__((vector_size(64)));
 using ReadForm = uint64_t (*)(const std::byte* data, int64_t bytes);
 
-template <int kChains>
+template <class Words, int kStreams, int kChains>
+[[gnu::always_inline]] inline uint64_t read_words(const std::byte* data, int64_t bytes) {
+  constexpr int64_t kStep = kChains * static_cast<int64_t>(sizeof(Words));
+  const int64_t part = bytes / kStreams / kStep * kStep;
+  Words sum[kStreams][kChains] = {};
+  for (int64_t at = 0; at < part; at += kStep)
+    for (int s = 0; s < kStreams; ++s)
+      for (int c = 0; c < kChains; ++c) sum[s][c] ^= reinterpret_cast<const Words*>(data + s * part + at)[c];
+  for (int i = 1; i < kStreams * kChains; ++i) sum[0][0] ^= sum[i / kChains][i % kChains];
+  return sum[0][0][0] ^ sum[0][0][3];
+}
+
+template <int kStreams, int kChains>
 [[gnu::target("avx2")]] uint64_t read_32(const std::byte* data, int64_t bytes) {
-  const auto* p = reinterpret_cast<const Words32*>(data);
-  Words32 sum[kChains] = {};
-  for (int64_t i = 0; i < bytes / 32; i += kChains)
-    for (int j = 0; j < kChains; ++j) sum[j] ^= p[i + j];
-  for (int j = 1; j < kChains; ++j) sum[0] ^= sum[j];
-  return sum[0][0] ^ sum[0][3];
+  return read_words<Words32, kStreams, kChains>(data, bytes);
 }
-
-template <int kChains>
+template <int kStreams, int kChains>
 [[gnu::target("avx512f")]] uint64_t read_64(const std::byte* data, int64_t bytes) {
-  const auto* p = reinterpret_cast<const Words64*>(data);
-  Words64 sum[kChains] = {};
-  for (int64_t i = 0; i < bytes / 64; i += kChains)
-    for (int j = 0; j < kChains; ++j) sum[j] ^= p[i + j];
-  for (int j = 1; j < kChains; ++j) sum[0] ^= sum[j];
-  return sum[0][0] ^ sum[0][5];
+  return read_words<Words64, kStreams, kChains>(data, bytes);
 }
 
-constexpr ReadForm kReadForms[] = {read_32<4>, read_32<8>, read_32<16>, read_64<4>, read_64<8>, read_64<16>};
-constexpr const char* kReadNames[] = {"32 B x 4", "32 B x 8", "32 B x 16",
-                                      "64 B x 4", "64 B x 8", "64 B x 16"};
-ReadForm best_read = read_32<8>;
+constexpr ReadForm kReadForms[] = {read_32<1, 4>, read_32<1, 8>, read_32<1, 16>, read_32<2, 4>,
+                                   read_32<4, 2>, read_32<8, 2>, read_64<1, 4>,  read_64<1, 8>,
+                                   read_64<2, 4>, read_64<4, 1>, read_64<4, 4>,  read_64<8, 1>};
+constexpr const char* kReadNames[] = {"32 B x 4",
+                                      "32 B x 8",
+                                      "32 B x 16",
+                                      "2 streams of 32 B x 4",
+                                      "4 streams of 32 B x 2",
+                                      "8 streams of 32 B x 2",
+                                      "64 B x 4",
+                                      "64 B x 8",
+                                      "2 streams of 64 B x 4",
+                                      "4 streams of 64 B",
+                                      "4 streams of 64 B x 4",
+                                      "8 streams of 64 B"};
+ReadForm best_read = read_32<1, 8>;
 
 // A contiguous part a thread, the last bytes short of 1 KiB left out.
 uint64_t read_all(const std::byte* data, int64_t bytes, int threads, ReadForm form = best_read) {
@@ -151,7 +164,7 @@ void choose_read(const Options& o) {
   fill(memory.view(), 3, o.threads);
   double best = 0;
   uint64_t sink = 0;
-  const size_t forms = cpu_features().avx512 ? 6 : 3;
+  const size_t forms = cpu_features().avx512 ? std::size(kReadForms) : 6;
   for (size_t i = 0; i < forms; ++i) {
     std::vector<double> rates;
     for (int round = 0; round < 5; ++round) {

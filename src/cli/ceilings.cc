@@ -82,12 +82,15 @@ std::vector<ReadForm> read_forms() {
     forms.push_back({"avx2, 1 stream, 8 accumulators", read_avx2<1, 8, 0>});
     forms.push_back({"avx2, 1 stream, 8 accumulators, prefetch 16 lines", read_avx2<1, 8, 16>});
     forms.push_back({"avx2, 2 streams, 4 accumulators", read_avx2<2, 4, 0>});
+    forms.push_back({"avx2, 4 streams, 4 accumulators", read_avx2<4, 4, 0>});
   }
   if (cpu_features().avx512) {
     forms.push_back({"avx512, 1 stream, 4 accumulators", read_avx512<1, 4, 0>});
     forms.push_back({"avx512, 1 stream, 8 accumulators", read_avx512<1, 8, 0>});
     forms.push_back({"avx512, 1 stream, 8 accumulators, prefetch 16 lines", read_avx512<1, 8, 16>});
     forms.push_back({"avx512, 2 streams, 4 accumulators", read_avx512<2, 4, 0>});
+    forms.push_back({"avx512, 4 streams, 1 accumulator", read_avx512<4, 1, 0>});
+    forms.push_back({"avx512, 4 streams, 4 accumulators", read_avx512<4, 4, 0>});
   }
   return forms;
 }
