@@ -11,6 +11,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/log.h"
 #include "base/parallel.h"
 #include "cli/attention_bench/measure.h"
 #include "cli/bench_report.h"
@@ -204,13 +205,15 @@ class AttentionBench {
     if (!inputs) return inputs.error();
     std::vector<Contestant> contestants;
     for (const Backend* b : backends_) {
-      const attention::MlaDesc desc = inputs->desc();
-      if (const auto refusal = b->supports(desc))
-        return make_error(ErrorCode::kUnsupported, "attention backend '{}' {}", b->name(), refusal->reason);
+      if (const auto refusal = b->supports(inputs->desc())) {
+        log(LogLevel::kWarn, "{}: {} {}", to_string(c), b->name(), refusal->reason);
+        continue;
+      }
       Result<Contestant> contestant = Contestant::create(machine_, *inputs, *b, threads_);
       if (!contestant) return contestant.error();
       contestants.push_back(*std::move(contestant));
     }
+    if (contestants.empty()) return make_error(ErrorCode::kUnsupported, "no backend serves this case");
     std::vector<double> differences;
     for (const Contestant& who : contestants)
       differences.push_back(difference(machine_, *inputs, who, contestants.front()));

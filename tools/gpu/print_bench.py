@@ -22,10 +22,14 @@ def main():
         first = next(iter(rows.values()))
         line = f"{key[0]:>5} {key[1]:>2} {key[2]:>5} {key[3]:>6} {key[4]:<7} {key[5]:<9} {first['floor_us']:>9.1f}"
         for name in names:
-            row = rows[name]
+            row = rows.get(name)
+            if row is None:
+                line += " | " + " " * 27
+                continue
             line += f" | {row['us']:>13.2f} {100 * row['share_of_floor']:>5.1f}% {row['plan_us']:>6.1f}"
-        last = rows[names[-1]]
-        line += " | " + " ".join(f"{last['us'] / rows[name]['us']:.3f}x" for name in names[:-1])
+        if names[-1] in rows:
+            last = rows[names[-1]]
+            line += " | " + " ".join(f"{last['us'] / rows[n]['us']:.3f}x" if n in rows else "-" for n in names[:-1])
         worst = max(row["difference_to_first"] for row in rows.values())
         print(line + f"  diff {worst:.1e}")
 
