@@ -35,7 +35,7 @@ def limits_for(num_tokens, num_seqs, max_kv_len):
 def plan_for(attention, like, num_tokens, num_seqs, max_kv_len):
     """A Plan of this thread, of the tensor's current stream, and apart from those of captured graphs."""
     limits = limits_for(num_tokens, num_seqs, max_kv_len)
-    key = (id(attention), tuple(limits.values()), str(like.device), _tensors.stream(like),
+    key = (id(attention), tuple(limits.values()), _tensors.place(like), _tensors.stream(like),
            _tensors.is_capturing(like), threading.get_ident())
     with _lock:
         plan = _plans.get(key)

@@ -141,7 +141,7 @@ _starts = {}
 
 def _uniform_starts(like, num_seqs, q_len):
     """[0, q_len, 2 * q_len, ..] beside a tensor. Kept, except where a captured graph would be the one to fill it."""
-    key = (str(like.device), type(like.dtype).__module__, _tensors.stream(like), num_seqs, q_len)
+    key = (_tensors.place(like), type(like.dtype).__module__, _tensors.stream(like), num_seqs, q_len)
     known = _starts.get(key)
     if known is None:
         known = _tensors.module_of(like).arange(0, (num_seqs + 1) * max(q_len, 1), max(q_len, 1),

@@ -4,6 +4,7 @@
 torch is never imported here; what is needed of it is reached through the tensors."""
 
 import contextlib
+import functools
 import sys
 
 from . import errors
@@ -12,6 +13,7 @@ ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3fn": 1, "fl
               "int64": 8, "uint8": 1, "int8": 1, "float64": 8, "int16": 2, "bool": 1}
 
 
+@functools.lru_cache(maxsize=None)
 def dtype_name(dtype):
     """torch.bfloat16 -> "bfloat16" """
     return str(dtype).rpartition(".")[2]
@@ -36,6 +38,11 @@ def memory(tensor):
     if kind not in ("cpu", "cuda"):
         raise errors.InvalidArgument(f"a tensor lives on '{tensor.device}'; it may live on a CPU or a CUDA device")
     return kind
+
+
+def place(tensor):
+    """Its device, as a key."""
+    return tensor.device.type, tensor.device.index
 
 
 def stream(tensor):
@@ -123,5 +130,5 @@ def same_device(tensors, error=errors.InvalidArgument):
     """All of {name: tensor} live where the first does."""
     (first, where), *others = tensors.items()
     for name, tensor in others:
-        if str(tensor.device) != str(where.device):
+        if tensor.device != where.device and str(tensor.device) != str(where.device):
             raise error(f"{name} is on {tensor.device}, and {first} on {where.device}")

@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 start=$SECONDS
 cmake --preset cuda -DCMAKE_PREFIX_PATH="$PWD/tools/gpu/sysroot/usr" \
-  -DCMAKE_CUDA_ARCHITECTURES=90a-real -DLATENT_WERROR=OFF > /dev/null  # its g++ need not be ours
+  -DCMAKE_CUDA_ARCHITECTURES=90a-real -DLATENT_WERROR=OFF `# its g++ need not be ours` \
+  -DPython3_EXECUTABLE="$(command -v python3)" -DLATENT_TORCH_PYTHON="$(command -v python3)" > /dev/null
 cmake --build build/cuda --target latent_attention_shared capi_tests example_c_decode 2>&1 |
   grep -E 'error|FAILED' || true
 echo "built in $((SECONDS - start)) s"
