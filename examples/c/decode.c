@@ -2,9 +2,10 @@
  *
  * One decode step over a paged latent cache through the C interface, checked against plain loops.
  *
- * Two requests with 100 and 37 tokens in the cache, one new token each, 16 heads, a latent of 512 and a rope key
- * of 64 numbers, bf16. In host memory, or, built with LATENT_EXAMPLE_CUDA where there is a GPU, in device
- * memory. Prints the backend and the largest error; the exit status is 0 if that is within bf16's rounding. */
+ * Two requests with 100 and 37 tokens in the cache, one new token each, 16 heads, a latent of 512 and a rope
+ * key of 64 numbers, bf16. In host memory, or, built with LATENT_EXAMPLE_CUDA where there is a GPU, in device
+ * memory. Prints the backend and the largest error; the exit status is 0 if that is within bf16's rounding.
+ */
 #include <latent/attention.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +16,16 @@
 #include <cuda_runtime_api.h>
 #endif
 
-enum { HEADS = 16, LATENT = 512, ROPE = 64, WIDTH = LATENT + ROPE, PAGE = 64, SEQS = 2, PAGES = 4, COLUMNS = 2 };
+enum {
+  HEADS = 16,
+  LATENT = 512,
+  ROPE = 64,
+  WIDTH = LATENT + ROPE,
+  PAGE = 64,
+  SEQS = 2,
+  PAGES = 4,
+  COLUMNS = 2
+};
 
 static const int32_t kv_lens[SEQS] = {100, 37};
 static const int32_t q_starts[SEQS + 1] = {0, 1, 2};

@@ -119,7 +119,7 @@ typedef struct latent_attention_limits {
 typedef struct latent_attention_step {
   size_t struct_size;
   int32_t num_seqs;
-  int32_t max_q_len;       /* if q_starts is NULL: every request has as many query rows */
+  int32_t max_q_len; /* if q_starts is NULL: query rows of every request; on a device, the most of any */
   const int32_t* q_starts; /* [num_seqs + 1], ascending from 0; may be NULL */
   const int32_t* kv_lens;  /* [num_seqs], this step's tokens included; may be NULL on a device, where the
                               kernels read them themselves */

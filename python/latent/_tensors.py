@@ -81,11 +81,6 @@ class View:
         return View(self.address + start * self.strides[-1] * ITEM_BYTES[self.dtype],
                     self.shape[:-1] + (length,), self.strides, self.dtype)
 
-    def drop(self, axis):
-        """Without an axis of one element."""
-        return View(self.address, self.shape[:axis] + self.shape[axis + 1:],
-                    self.strides[:axis] + self.strides[axis + 1:], self.dtype)
-
     def join(self, axis):
         """Axes `axis` and `axis + 1` as one, or None where their strides do not allow it."""
         outer, inner = self.shape[axis], self.shape[axis + 1]
@@ -94,13 +89,6 @@ class View:
         stride = self.strides[axis] if inner == 1 else self.strides[axis + 1]
         return View(self.address, self.shape[:axis] + (outer * inner,) + self.shape[axis + 2:],
                     self.strides[:axis] + (stride,) + self.strides[axis + 2:], self.dtype)
-
-    def split(self, axis, outer):
-        """An axis as two, the first of `outer` elements."""
-        inner = self.shape[axis] // outer
-        return View(self.address, self.shape[:axis] + (outer, inner) + self.shape[axis + 1:],
-                    self.strides[:axis] + (self.strides[axis] * inner, self.strides[axis]) + self.strides[axis + 1:],
-                    self.dtype)
 
 
 def joined(name, view, axis):

@@ -29,6 +29,7 @@ struct latent_attention {
 struct latent_attention_plan {
   const latent_attention* attention;
   attention::Limits limits;
+  size_t workspace_bytes = 0;
   attention::Plan plan;
   capi::StepLengths step;
   bool is_planned = false;
@@ -101,6 +102,7 @@ Status create_plan(const latent_attention* owner, const latent_attention_limits*
   auto plan = std::make_unique<latent_attention_plan>();
   plan->attention = owner;
   plan->limits = *limits;
+  plan->workspace_bytes = owner->backend->workspace_bytes(owner->desc.mla, *limits);
   plan->step.reserve(*limits);
   owner->backend->reserve_plan(owner->desc.mla, *limits, &plan->plan);
   *to = plan.release();
@@ -118,7 +120,7 @@ Status plan_step(latent_attention_plan* plan, const latent_attention_step* step)
 }
 
 Status check_workspace(const latent_attention_plan& plan, const void* workspace, size_t num_bytes) {
-  const size_t needed = plan.attention->backend->workspace_bytes(plan.attention->desc.mla, plan.limits);
+  const size_t needed = plan.workspace_bytes;
   if (num_bytes < needed)
     return make_error(ErrorCode::kInvalidArgument, "workspace_bytes {}: the limits of this plan need {}",
                       num_bytes, needed);

@@ -227,6 +227,19 @@ class Graphs(TorchTest):
         self.replay(problem, lambda: plan.run(problem.q, problem.cache, problem.table, problem.lens, problem.scale,
                                               out=out, workspace=workspace))
 
+    def test_a_replay_may_not_outgrow_its_capture(self):
+        plan = latent.Attention(5, 64).plan(max_tokens=8, max_seqs=4, max_kv_len=832)
+        with self.assertRaisesRegex(ValueError, "not captured"):
+            plan.prepare_replay(num_seqs=3, q_len=1)
+        plan.step(num_seqs=3, q_len=2)
+        plan.prepare_capture()
+        plan.prepare_replay(num_seqs=3, q_len=2)
+        plan.prepare_replay(num_seqs=2, q_len=1)
+        for step, words in (({"num_seqs": 4, "q_len": 1}, "3 were captured"),
+                            ({"num_seqs": 3, "q_len": 3}, "3 query rows: 2 were captured")):
+            with self.assertRaisesRegex(ValueError, words):
+                plan.prepare_replay(**step)
+
     def test_flash_mla(self):
         problem = Problem([704, 704, 704, 704], heads=128, columns=13)
         meta, splits = get_mla_metadata()
