@@ -71,22 +71,40 @@ static int has_gpu(void) {
 #endif
 }
 
-/* Memory where the operands live; `bytes` of `from` are copied there if it is not NULL. */
+static void* owned[16];
+static int num_owned;
+
+/* Memory where the operands live, until release(); `bytes` of `from` are copied there if it is not NULL. */
 static void* allocate(int on_device, const void* from, size_t bytes) {
   void* memory = NULL;
 #ifdef LATENT_EXAMPLE_CUDA
   if (on_device) {
     if (cudaMalloc(&memory, bytes) != cudaSuccess) exit(2);
+    owned[num_owned++] = memory;
     if (from != NULL && cudaMemcpy(memory, from, bytes, cudaMemcpyHostToDevice) != cudaSuccess) exit(2);
     return memory;
   }
 #endif
   (void)on_device;
-  memory = calloc(bytes + 256, 1); /* a workspace starts at a multiple of 256 */
+  memory = calloc(bytes + 256, 1);
   if (memory == NULL) exit(2);
-  memory = (void*)(((uintptr_t)memory + 255) / 256 * 256);
+  owned[num_owned++] = memory;
+  memory = (void*)(((uintptr_t)memory + 255) / 256 * 256); /* as a workspace must start */
   if (from != NULL) memcpy(memory, from, bytes);
   return memory;
+}
+
+static void release(int on_device) {
+  while (num_owned > 0) {
+#ifdef LATENT_EXAMPLE_CUDA
+    if (on_device) {
+      cudaFree(owned[--num_owned]);
+      continue;
+    }
+#endif
+    (void)on_device;
+    free(owned[--num_owned]);
+  }
 }
 
 static void fetch(int on_device, void* to, const void* from, size_t bytes) {
@@ -170,6 +188,7 @@ static void run(int on_device) {
 
   latent_attention_plan_destroy(plan);
   latent_attention_destroy(attention);
+  release(on_device);
 }
 
 static const uint16_t* cache_row(int seq, int token) {
