@@ -56,6 +56,7 @@ std::span<const AbsentBackend> absent_backends() {
   return {};
 #else
   static constexpr AbsentBackend kAbsent[] = {
+      {"cuda_sm90", "was not built (LATENT_WITH_CUDA is off)"},
       {"cuda_sm80", "was not built (LATENT_WITH_CUDA is off)"},
   };
   return kAbsent;
@@ -71,6 +72,8 @@ Result<const Backend*> select(const MlaDesc& desc, const std::string& forced_nam
     log(LogLevel::kDebug, "attention: {} {}", backend->name(), refusal->reason);
     reasons += fmt::format("{}{} {}", reasons.empty() ? "" : "; ", backend->name(), refusal->reason);
   }
+  for (const AbsentBackend& absent : absent_backends())
+    reasons += fmt::format("; {} {}", absent.name, absent.reason);
   return make_error(ErrorCode::kUnsupported, "no attention backend serves this model: {}", reasons);
 }
 

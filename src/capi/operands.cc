@@ -64,7 +64,7 @@ TensorView ids(const int32_t* data, const Shape& shape, const Shape& strides) {
   return {const_cast<int32_t*>(data), DType::kI32, shape, strides};
 }
 
-Status check_counts(const latent_attention_operands& o) {
+Status check_counts(const latent_attention_operands& o, bool on_device) {
   const struct {
     int32_t value;
     const char* field;
@@ -75,6 +75,9 @@ Status check_counts(const latent_attention_operands& o) {
   for (const auto& count : counts)
     if (count.value < 0)
       return make_error(ErrorCode::kInvalidArgument, "{}.{} is {}", kOperands, count.field, count.value);
+  if (on_device && o.num_pages == 0)  // the copy engine wants something to address
+    return make_error(ErrorCode::kInvalidArgument, "{}.num_pages is 0; on a device a cache has a page",
+                      kOperands);
   if (o.reserved != 0)
     return make_error(ErrorCode::kInvalidArgument, "{}.reserved is {}, not 0", kOperands, o.reserved);
   if (!std::isfinite(o.softmax_scale))
@@ -103,7 +106,7 @@ Result<ops::MlaAttentionParams> read_operands(const latent_attention_operands* g
   const Result<latent_attention_operands> read = read_struct(given, kOperands);
   if (!read) return read.error();
   const latent_attention_operands& o = *read;
-  if (const Status s = check_counts(o); !s) return s.error();
+  if (const Status s = check_counts(o, desc.mla.on_device); !s) return s.error();
   if (const Status s = check_id_pointers(o); !s) return s.error();
 
   const ops::MlaAttentionAttrs& a = desc.mla.attrs;

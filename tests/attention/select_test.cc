@@ -63,6 +63,20 @@ TEST(SelectBackend, a_backend_that_was_not_built_says_so) {
 }
 
 // contract: C14
+TEST(SelectBackend, where_none_serves_every_reason_is_given) {
+  attention::MlaDesc nobody = v2_lite();
+  nobody.on_device = true;
+  nobody.attrs.kv_rank = 7;
+  const auto chosen = attention::select(nobody);
+  ASSERT_FALSE(chosen.ok());
+  EXPECT_EQ(chosen.error().code, ErrorCode::kUnsupported);
+  for (const attention::Backend* backend : attention::backends())
+    EXPECT_NE(chosen.error().message.find(backend->name()), std::string::npos) << chosen.error().message;
+  for (const attention::AbsentBackend& absent : attention::absent_backends())
+    EXPECT_NE(chosen.error().message.find(absent.name), std::string::npos) << chosen.error().message;
+}
+
+// contract: C14
 TEST(SelectBackend, a_backend_on_a_cpu_refuses_device_memory) {
   attention::MlaDesc on_device = v2_lite();
   on_device.on_device = true;

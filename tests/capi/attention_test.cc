@@ -345,7 +345,7 @@ TEST(AttentionC, every_backend_is_listed_with_a_reason_where_it_cannot_serve) {
     EXPECT_TRUE(info.can_serve == 0 || info.is_built != 0) << info.name;
     names.push_back(info.name);
   }
-  for (const char* name : {"ref", "cpu", "cuda_sm80"})
+  for (const char* name : {"ref", "cpu", "cuda_sm80", "cuda_sm90"})
     EXPECT_EQ(std::count(names.begin(), names.end(), name), 1) << name;
   auto info = sized<latent_attention_backend_info>();
   EXPECT_EQ(latent_attention_query_backend(99, &desc, &info), LATENT_INVALID_ARGUMENT);

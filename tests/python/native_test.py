@@ -205,7 +205,7 @@ class Refusals(ProblemTest):
 class Backends(ProblemTest):
     def test_every_backend_is_listed_with_its_reason(self):
         listed = {b.name: b for b in latent.backends(device="cpu")}
-        self.assertTrue({"ref", "cpu", "cuda_sm80"} <= set(listed))
+        self.assertTrue({"ref", "cpu", "cuda_sm80", "cuda_sm90"} <= set(listed))
         self.assertTrue(listed["ref"].can_serve and listed["cpu"].can_serve)
         self.assertEqual(listed["ref"].reason, "")
         self.assertFalse(listed["cuda_sm80"].can_serve)

@@ -74,6 +74,11 @@ class Problem:
         return out, lse
 
 
+def serving(heads, page):
+    """Names of the backends that serve bf16 on the device under test."""
+    return [b.name for b in latent.backends(heads, page, device=DEVICE) if b.can_serve]
+
+
 class TorchTest(unittest.TestCase):
     def expect_out(self, got, want, dtype):
         self.assertEqual(tuple(got.shape), tuple(want.shape))
@@ -101,8 +106,10 @@ class Native(TorchTest):
     def test_heads_pages_and_queries(self):
         for heads in (1, 5, 16, 128):
             for page, q_len in ((64, 1), (16, 2), (128, 4)):
-                with self.subTest(heads=heads, page=page, q_len=q_len):
-                    self.check(Problem([1000, 1, 333, 0, 64], q_len, heads, page=page))
+                problem = Problem([1000, 1, 333, 0, 64], q_len, heads, page=page)
+                for backend in serving(heads, page):
+                    with self.subTest(heads=heads, page=page, q_len=q_len, backend=backend):
+                        self.check(problem, backend=backend)
 
     def test_without_rope_and_in_fp16(self):
         self.check(Problem([500, 77], rope=0))
@@ -216,8 +223,10 @@ class Graphs(TorchTest):
 
     def test_native(self):
         problem = Problem([704, 704, 704, 704], columns=13)
-        self.replay(problem, lambda: latent.decode(problem.q, problem.cache, problem.table, problem.lens,
-                                                   problem.scale))
+        for name in serving(16, 64):
+            with self.subTest(name):
+                self.replay(problem, lambda backend=name: latent.decode(
+                    problem.q, problem.cache, problem.table, problem.lens, problem.scale, backend=backend))
 
     def test_a_plan_of_ones_own(self):
         problem = Problem([704, 704, 704, 704], q_len=2, heads=5, columns=13)
