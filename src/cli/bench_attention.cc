@@ -23,11 +23,6 @@ namespace {
 
 using attention::Backend;
 
-// Every backend there is, in any build.
-constexpr const char* kCudaBackends[] = {"cuda_sm90", "cuda_sm80"};
-
-constexpr char kNotBuilt[] = "is not in this build (-DLATENT_WITH_CUDA=ON)";
-
 constexpr double kDevicePoolGb = 14;
 
 struct AttentionFlags {
@@ -89,10 +84,8 @@ nlohmann::json list_backends(const AttentionFlags& flags, const std::vector<cons
                              bool has_device) {
   nlohmann::json rows = nlohmann::json::array();
   const std::vector<const Backend*> built = all_backends(rivals);
-  for (const char* name : kCudaBackends)
-    if (std::none_of(built.begin(), built.end(),
-                     [&](const Backend* b) { return b->name() == std::string(name); }))
-      rows.push_back({{"backend", name}, {"runs", false}, {"reason", kNotBuilt}});
+  for (const attention::AbsentBackend& absent : attention::absent_backends())
+    rows.push_back({{"backend", absent.name}, {"runs", false}, {"reason", absent.reason}});
   for (const Backend* b : built) {
     const Home home = find_home(*b, flags.heads.front(), has_device);
     rows.push_back({{"backend", b->name()}, {"runs", !home.refusal.has_value()}});
@@ -143,8 +136,9 @@ Result<std::vector<const Backend*>> chosen_backends(const AttentionFlags& flags,
     const auto found =
         std::find_if(all.begin(), all.end(), [&](const Backend* b) { return b->name() == name; });
     if (found == all.end()) {
-      if (std::find(std::begin(kCudaBackends), std::end(kCudaBackends), name) != std::end(kCudaBackends))
-        return make_error(ErrorCode::kUnsupported, "attention backend '{}' {}", name, kNotBuilt);
+      for (const attention::AbsentBackend& absent : attention::absent_backends())
+        if (name == absent.name)
+          return make_error(ErrorCode::kUnsupported, "attention backend '{}' {}", name, absent.reason);
       std::vector<std::string> names;
       for (const Backend* b : all) names.emplace_back(b->name());
       return make_error(ErrorCode::kInvalidArgument, "no attention backend '{}'; this build has {}", name,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every attention backend of the build must do, whatever it runs on. A backend is tested by being in
-// attention::backends(); nothing here knows one by name. LATENT_TEST_CASES sets the number of random cases.
+// What every attention backend must do, whatever it runs on. A backend is tested by being in
+// attention::backends(); nothing here knows one by name. What was not built, or finds no GPU here, is skipped
+// with the reason. LATENT_TEST_CASES sets the number of random cases.
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <string>
@@ -11,6 +13,7 @@
 
 #include "attention/conformance/oracle.h"
 #include "attention/conformance/problem.h"
+#include "base/parallel.h"
 #include "testing/compare.h"
 #include "testing/poison.h"
 
@@ -40,10 +43,41 @@ ops::MlaAttentionAttrs attrs(AttentionForm form, int heads, int kv_rank, int rop
           .softmax_scale = 0.1147214f};
 }
 
-class Conformance : public ::testing::TestWithParam<const attention::Backend*> {
+class Conformance : public ::testing::TestWithParam<std::string> {
  protected:
-  const attention::Backend& backend() const { return *GetParam(); }
-  bool serves(const Case& c) const { return !backend().supports(c.desc()).has_value(); }
+  void SetUp() override {
+    for (const attention::AbsentBackend& absent : attention::absent_backends())
+      if (GetParam() == absent.name) GTEST_SKIP() << absent.name << " " << absent.reason;
+    for (const attention::Backend* b : attention::backends())
+      if (GetParam() == b->name()) backend_ = b;
+    on_device_ = lives_on_device(backend());
+    if (!on_device_) return;
+    const Case usual{.attrs = attrs(AttentionForm::kAbsorbed, 16, 512, 64, 128, 128)};
+    if (const auto refusal = backend().supports(usual.desc(on_device_)))
+      GTEST_SKIP() << backend().name() << " " << refusal->reason;
+  }
+
+  const attention::Backend& backend() const { return *backend_; }
+  bool on_device() const { return on_device_; }
+  bool serves(const Case& c) const { return !backend().supports(c.desc(on_device_)).has_value(); }
+
+  // Kernels for a device are built for a few widths: the nearest of those, by which the case loses nothing.
+  Case fit(Case c) const {
+    if (!on_device_) return c;
+    ops::MlaAttentionAttrs& a = c.attrs;
+    a.kv_rank = a.kv_rank <= 256 ? 256 : 512;
+    a.rope_dim = a.rope_dim == 0 ? 0 : a.rope_dim <= 32 ? 32 : 64;
+    return c;
+  }
+
+  // Runs body(i) for i in [0, count) until one fails; on all cores for a backend that leaves them alone.
+  template <class Body>
+  void for_cases(int count, Body&& body) const {
+    std::atomic<int> next = 0;
+    parallel_team(on_device_ ? available_cores() : 1, [&](int, int) {
+      for (int i = next++; i < count && !HasFailure(); i = next++) body(i);
+    });
+  }
 
   Outputs run(const Inputs& in, const Layout& layout = {}) const {
     return conformance::run(backend(), in, layout);
@@ -62,6 +96,10 @@ class Conformance : public ::testing::TestWithParam<const attention::Backend*> {
     if (a.lse.view().empty() || b.lse.view().empty()) return;
     EXPECT_TRUE(same_bits(a.lse.view().slice(0, 0, rows), b.lse.view().slice(0, 0, rows))) << what;
   }
+
+ private:
+  const attention::Backend* backend_ = nullptr;
+  bool on_device_ = false;
 };
 
 template <class T>
@@ -94,6 +132,38 @@ Case random_case(Random& random) {
   return c;
 }
 
+// The same for kernels that are built for a few widths: what the above would seldom hit, at sizes that keep a
+// thousand cases a matter of seconds.
+Case random_device_case(Random& random) {
+  constexpr int64_t kMostWork = 60'000;  // products of a query with a key
+  Case c;
+  c.seed = random.seed();
+  c.attrs = attrs(AttentionForm::kAbsorbed, one_of(random, {1, 2, 3, 5, 8, 16, 20, 33, 40, 64, 128}),
+                  one_of(random, {256, 512, 512}), one_of(random, {0, 32, 64, 64}), 2, 1,
+                  one_of(random, {16, 32, 64, 64, 128}));
+  c.q_dtype = c.cache_dtype = c.out_dtype = one_of(random, {DType::kBF16, DType::kBF16, DType::kF16});
+  const bool narrow = c.q_dtype == DType::kF16;  // 65504 at most
+  c.logit_scale =
+      narrow ? one_of(random, {0.0f, 1.0f, 20.0f}) : one_of(random, {0.0f, 1.0f, 5.0f, 100.0f, 1e4f});
+  c.q_values = one_of(random, {Values::kNormal, Values::kNormal, Values::kTies, Values::kZeros,
+                               narrow ? Values::kUniform : Values::kOutliers});
+  c.cache_values = one_of(random, {Values::kNormal, Values::kNormal, Values::kUniform, Values::kTies});
+  // Few of any length, many short ones, or one long one that many parts share.
+  const int64_t kind = random.integer(0, 9), most = kind == 0 ? 300 : 6;
+  if (kind < 2) c.attrs.num_heads = std::min(c.attrs.num_heads, 5);
+  int64_t work = 0;
+  for (int64_t i = kind == 1 ? most : random.integer(0, most); i > 0 && work < kMostWork; --i) {
+    const int64_t longest = kind == 0 ? 40 : 700;
+    const auto kv_len =
+        static_cast<int>(one_of<int64_t>(random, {0, 1, 31, 64, 65, random.integer(1, longest)}));
+    c.requests.push_back({.q_len = static_cast<int>(random.integer(0, 8)), .kv_len = kv_len});
+    if (kind == 0) c.requests.back().q_len = static_cast<int>(random.integer(0, 2));
+    work += int64_t{c.requests.back().q_len} * kv_len * c.attrs.num_heads;
+  }
+  if (kind == 1) c.requests = {{.q_len = 1, .kv_len = static_cast<int>(random.integer(1000, 9000))}};
+  return c;
+}
+
 Layout random_layout(Random& random) {
   return {.seed = static_cast<uint64_t>(random.integer(0, 1 << 30)),
           .poison = one_of(random, {PoisonPattern::kNan, PoisonPattern::kInf, PoisonPattern::kLarge}),
@@ -108,24 +178,24 @@ Layout random_layout(Random& random) {
 
 // contract: C1 C2 C3 C4 C9
 TEST_P(Conformance, random_shapes_are_within_the_bound_and_every_layout_gives_the_same_bits) {
-  const int count = num_random_cases(60);
-  for (int i = 0; i < count && !HasFailure(); ++i) {
+  for_cases(num_random_cases(on_device() ? 2000 : 60), [&](int i) {
     Random random(test_seed(static_cast<uint64_t>(i)));
-    const Case c = random_case(random);
-    if (!serves(c)) continue;
+    const Case c = on_device() ? random_device_case(random) : random_case(random);
+    if (!serves(c)) return;
     const Inputs in(c);
     const Outputs first = run(in, random_layout(random));
     EXPECT_TRUE(is_right(first, find_truth(in, weight_roundoff(backend(), c)), in));
     Layout other = random_layout(random);
+    other.launches = static_cast<int>(random.integer(1, 3));
     expect_same(first, run(in, other), to_string(c));
-  }
+  });
 }
 
 // Real shapes at a size that averages the rounding out: contract "How numbers are judged".
 TEST_P(Conformance, the_contracts_frobenius_bound_holds_while_logits_stay_below_30) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
     for (const float scale : {1.0f, 20.0f}) {
-      Case c{.attrs = attrs(form, 16, 512, 64, 128, 128), .requests = {{6, 130}, {1, 300}, {1, 40}}};
+      Case c = fit({.attrs = attrs(form, 16, 512, 64, 128, 128), .requests = {{6, 130}, {1, 300}, {1, 40}}});
       if (form == AttentionForm::kMultiHead) c.requests = {{12, 70}};
       c.logit_scale = scale;
       c.seed = test_seed(static_cast<uint64_t>(scale));
@@ -147,7 +217,7 @@ TEST_P(Conformance, the_contracts_frobenius_bound_holds_while_logits_stay_below_
 TEST_P(Conformance, logits_of_ten_thousand_are_right) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      Case c{.attrs = attrs(form, 16, 256, 32, 64, 64), .requests = {{1, 600}, {2, 40}}};
+      Case c = fit({.attrs = attrs(form, 16, 256, 32, 64, 64), .requests = {{1, 600}, {2, 40}}});
       c.q_dtype = c.cache_dtype = c.out_dtype = dtype;
       c.logit_scale = 1e4f;
       c.seed = test_seed();
@@ -158,7 +228,7 @@ TEST_P(Conformance, logits_of_ten_thousand_are_right) {
 
 TEST_P(Conformance, equal_keys_share_their_weight_equally) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
-    Case c{.attrs = attrs(form, 3, 64, 16, 24, 40), .requests = {{2, 130}}};
+    Case c = fit({.attrs = attrs(form, 3, 64, 16, 24, 40), .requests = {{2, 130}}});
     c.logit_scale = 0;  // all logits zero: the mean of the values
     c.seed = test_seed();
     expect_right(c);
@@ -173,8 +243,8 @@ TEST_P(Conformance, equal_keys_share_their_weight_equally) {
 TEST_P(Conformance, every_latent_and_rope_width_gives_the_same_bits_run_after_run) {
   for (const int kv_rank : {64, 128, 256, 512})
     for (const int rope : {16, 32, 64}) {
-      Case c{.attrs = attrs(AttentionForm::kAbsorbed, 5, kv_rank, rope, 64, 64),
-             .requests = {{1, 90}, {1, 33}}};
+      Case c = fit({.attrs = attrs(AttentionForm::kAbsorbed, 5, kv_rank, rope, 64, 64),
+                    .requests = {{1, 90}, {1, 33}}});
       c.seed = test_seed(static_cast<uint64_t>(kv_rank + rope));
       if (!serves(c)) continue;
       const Inputs in(c);
@@ -188,7 +258,7 @@ TEST_P(Conformance, every_latent_and_rope_width_gives_the_same_bits_run_after_ru
 TEST_P(Conformance, every_length_is_right_in_a_pool_of_nan) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
     for (int kv_len = 1; kv_len <= 260; kv_len += kv_len < 70 ? 1 : 13) {
-      Case c{.attrs = attrs(form, 2, 32, 8, 8, 8), .requests = {{std::min(kv_len, 2), kv_len}}};
+      Case c = fit({.attrs = attrs(form, 2, 32, 8, 8, 8), .requests = {{std::min(kv_len, 2), kv_len}}});
       c.seed = test_seed(static_cast<uint64_t>(kv_len));
       expect_right(c);
     }
@@ -199,7 +269,8 @@ TEST_P(Conformance, every_length_is_right_in_a_pool_of_nan) {
 TEST_P(Conformance, results_are_the_same_bits_under_every_poison) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      Case c{.attrs = attrs(form, 20, 128, 32, 48, 40), .requests = {{1, 77}, {3, 600}, {2, 0}, {4, 2}}};
+      Case c =
+          fit({.attrs = attrs(form, 20, 128, 32, 48, 40), .requests = {{1, 77}, {3, 600}, {2, 0}, {4, 2}}});
       c.q_dtype = c.cache_dtype = c.out_dtype = dtype;
       c.seed = test_seed();
       if (!serves(c)) continue;
@@ -218,14 +289,20 @@ TEST_P(Conformance, results_are_the_same_bits_under_every_poison) {
 // C4. The padded rows' content is the pattern.
 TEST_P(Conformance, padding_changes_nothing) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
-    Case c{.attrs = attrs(form, 16, 64, 16, 24, 32), .requests = {{1, 129}, {1, 5}, {2, 700}}};
+    Case c = fit({.attrs = attrs(form, 16, 64, 16, 24, 32), .requests = {{1, 129}, {1, 5}, {2, 700}}});
     c.seed = test_seed();
     if (!serves(c)) continue;
     const Inputs in(c);
     const Outputs first = run(in);
-    for (const int rows : {1, 7, 60})
-      for (const int requests : {0, 1, 12})
-        expect_same(first, run(in, {.padded_rows = rows, .padded_requests = requests}), to_string(c));
+    int i = 0;
+    for (const int rows : {1, 7, 60, 300})
+      for (const int requests : {0, 1, 12, 200})
+        expect_same(
+            first,
+            run(in, {.poison = testing::kPoisonPatterns[i++ % 3],
+                     .padded_rows = rows,
+                     .padded_requests = requests}),
+            std::to_string(rows) + " rows, " + std::to_string(requests) + " requests: " + to_string(c));
   }
 }
 
@@ -236,7 +313,7 @@ TEST_P(Conformance, rows_without_keys_are_written_as_empty) {
         {}, {{3, 0}}, {{0, 50}}, {{2, 0}, {1, 5}, {1, 0}, {4, 17}}, {{5, 2}}};
     for (const std::vector<Request>& requests : batches)
       for (const int padded : {0, 4}) {
-        Case c{.attrs = attrs(form, 3, 40, 6, 10, 12), .requests = requests};
+        Case c = fit({.attrs = attrs(form, 3, 40, 6, 10, 12), .requests = requests});
         c.seed = test_seed();
         expect_right(c, {.padded_rows = padded, .padded_requests = padded, .spare_columns = 0});
       }
@@ -245,6 +322,7 @@ TEST_P(Conformance, rows_without_keys_are_written_as_empty) {
 
 // C5 and A7: alone, in a batch, on any number of threads.
 TEST_P(Conformance, a_request_alone_gives_the_bits_it_gives_in_a_batch) {
+  if (on_device()) GTEST_SKIP() << backend().name() << " has no deterministic form";
   for (int i = 0; i < num_random_cases(12) && !HasFailure(); ++i) {
     Random random(test_seed(static_cast<uint64_t>(i)));
     Case c = random_case(random);
@@ -267,9 +345,10 @@ TEST_P(Conformance, a_request_alone_gives_the_bits_it_gives_in_a_batch) {
 
 // C5 (ii), A2, A5: a prompt cut anywhere; the earlier part's keys are in the cache by then.
 TEST_P(Conformance, a_prompt_in_chunks_gives_the_bits_of_the_whole) {
+  if (on_device()) GTEST_SKIP() << backend().name() << " has no deterministic form";
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      Case c{.attrs = attrs(form, 2, 64, 16, 24, 40), .requests = {{300, 310}}};
+      Case c = fit({.attrs = attrs(form, 2, 64, 16, 24, 40), .requests = {{300, 310}}});
       c.q_dtype = c.cache_dtype = c.kv_b_dtype = c.out_dtype = dtype;
       c.seed = test_seed();
       if (!serves(c)) continue;
@@ -297,7 +376,7 @@ TEST_P(Conformance, absorbed_and_multi_head_agree) {
   up.seed = test_seed();
   Case down = up;
   down.attrs.form = AttentionForm::kAbsorbed;
-  if (!serves(up) || !serves(down)) return;
+  if (!serves(up) || !serves(down)) GTEST_SKIP() << backend().name() << " does not have both forms in f32";
   const Inputs multi_head(up);
   Inputs absorbed(down);
   copy_elements(multi_head.q_pe.view(), absorbed.q_pe.view());
@@ -338,7 +417,7 @@ TEST_P(Conformance, absorbed_and_multi_head_agree) {
 // Not asking for the LSE changes nothing else.
 TEST_P(Conformance, the_lse_is_optional) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
-    Case c{.attrs = attrs(form, 16, 64, 16, 24, 32), .requests = {{1, 1200}, {2, 40}}};
+    Case c = fit({.attrs = attrs(form, 16, 64, 16, 24, 32), .requests = {{1, 1200}, {2, 40}}});
     c.seed = test_seed();
     if (!serves(c)) continue;
     const Inputs in(c);
@@ -350,7 +429,7 @@ TEST_P(Conformance, the_lse_is_optional) {
 TEST_P(Conformance, a_bad_key_ends_the_rows_that_see_it_and_no_others) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      Case c{.attrs = attrs(form, 16, 64, 16, 24, 32), .requests = {{1, 40}, {1, 700}, {1, 70}}};
+      Case c = fit({.attrs = attrs(form, 16, 64, 16, 24, 32), .requests = {{1, 40}, {1, 700}, {1, 70}}});
       c.q_dtype = c.cache_dtype = c.out_dtype = dtype;
       c.seed = test_seed();
       if (!serves(c)) continue;
@@ -367,13 +446,78 @@ TEST_P(Conformance, a_bad_key_ends_the_rows_that_see_it_and_no_others) {
   }
 }
 
-std::string backend_name(const ::testing::TestParamInfo<const attention::Backend*>& info) {
-  return info.param->name();
+// No number of heads is padded by the caller.
+TEST_P(Conformance, any_number_of_heads) {
+  constexpr int kHeads[] = {1, 2, 4, 5, 8, 16, 17, 20, 32, 40, 64, 96, 128};
+  for_cases(static_cast<int>(std::size(kHeads)), [&](int i) {
+    Case c = fit({.attrs = attrs(AttentionForm::kAbsorbed, kHeads[i], 512, 64, 2, 1),
+                  .requests = {{1, 1}, {1, 130}, {2, 300}}});
+    c.seed = test_seed(static_cast<uint64_t>(i));
+    expect_right(c);
+  });
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Conformance,
-                         ::testing::ValuesIn(attention::backends().begin(), attention::backends().end()),
-                         backend_name);
+// Split over whatever a backend splits over, and merged.
+TEST_P(Conformance, long_requests_are_right) {
+  constexpr int kLens[] = {1000, 4096, 8191, 20000};
+  for_cases(static_cast<int>(std::size(kLens)), [&](int i) {
+    for (const int heads : {1, 3}) {
+      Case c = fit({.attrs = attrs(AttentionForm::kAbsorbed, heads, 256, 32, 2, 1),
+                    .requests = {{1, kLens[i]}, {2, 5}}});
+      c.seed = test_seed(static_cast<uint64_t>(i));
+      expect_right(c);
+    }
+  });
+}
+
+// The layers of a step share a plan and a workspace.
+TEST_P(Conformance, every_launch_on_one_plan_gives_the_same_bits) {
+  for (const int heads : {2, 16, 40}) {
+    Case c = fit({.attrs = attrs(AttentionForm::kAbsorbed, heads, 256, 32, 24, 32),
+                  .requests = {{1, 1900}, {2, 40}, {1, 0}, {1, 333}}});
+    c.seed = test_seed(static_cast<uint64_t>(heads));
+    if (!serves(c)) continue;
+    const Inputs in(c);
+    const Outputs once = run(in);
+    for (const int launches : {2, 20})
+      expect_same(once, run(in, {.seed = 9, .launches = launches}), to_string(c));
+  }
+}
+
+// Offsets into the cache take 64 bits, in bytes and in elements.
+TEST_P(Conformance, pages_beyond_8_gib_are_read_where_they_are) {
+  Case c = fit({.attrs = attrs(AttentionForm::kAbsorbed, 3, 512, 64, 2, 1), .requests = {{1, 300}, {2, 70}}});
+  c.seed = test_seed();
+  const int64_t page_bytes = int64_t{c.attrs.page_tokens} * (c.attrs.kv_rank + c.attrs.rope_dim) * 2;
+  const auto pages = static_cast<int>((int64_t{9} << 30) / page_bytes);
+  const Inputs in(c);
+  const Outputs near = run(in), far = run(in, {.unused_pages = pages});
+  EXPECT_TRUE(is_right(far, find_truth(in, weight_roundoff(backend(), c)), in));
+  expect_same(near, far, to_string(c));
+}
+
+// The host that plans need not know the lengths that lie on the device.
+TEST_P(Conformance, a_plan_made_from_upper_bounds_gives_the_same_bits) {
+  if (!on_device()) GTEST_SKIP() << backend().name() << " plans from the lengths themselves";
+  for (const int heads : {2, 16, 128}) {
+    Case c = fit({.attrs = attrs(AttentionForm::kAbsorbed, heads, 512, 64, 2, 1),
+                  .requests = {{1, 900}, {2, 40}, {1, 0}, {1, 333}}});
+    c.seed = test_seed(static_cast<uint64_t>(heads));
+    const Inputs in(c);
+    expect_same(run(in), run(in, {.exact_lengths = false}), to_string(c));
+  }
+}
+
+std::string backend_name(const ::testing::TestParamInfo<std::string>& info) { return info.param; }
+
+std::vector<std::string> all_backends() {
+  std::vector<std::string> names;
+  for (const attention::Backend* b : attention::backends()) names.emplace_back(b->name());
+  for (const attention::AbsentBackend& absent : attention::absent_backends()) names.emplace_back(absent.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Conformance, ::testing::ValuesIn(all_backends()), backend_name);
 
 }  // namespace
 }  // namespace latent::conformance

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string_view>
 
 #include "attention/desc.h"
@@ -41,9 +42,10 @@ double dot(const Row& a, const Row& b) {
 }
 
 // Keys and values of one head of one request, a row a token, and the size of the terms that made each
-// element: an up-projection that cancels keeps the rounding errors of its terms.
+// element: an up-projection that cancels keeps the rounding errors of its terms. A value may be the beginning
+// of a longer row.
 struct HeadContext {
-  std::vector<Row> keys, values, key_terms, value_terms;
+  std::span<const Row> keys, values, key_terms, value_terms;
 };
 
 double root_of_squares(const Row& a, const Row& b) {
@@ -52,20 +54,18 @@ double root_of_squares(const Row& a, const Row& b) {
   return std::sqrt(sum);
 }
 
-HeadContext absorbed_context(const ops::MlaAttentionAttrs& a, const std::vector<Row>& rows) {
-  HeadContext c{.keys = rows, .values = rows, .key_terms = {}, .value_terms = {}};
-  for (Row& v : c.values) v.resize(static_cast<size_t>(a.kv_rank));
-  c.key_terms = c.keys;
-  c.value_terms = c.values;
-  return c;
-}
+// The rows of a HeadContext in the multi-head form.
+struct Projected {
+  std::vector<Row> keys, values, key_terms, value_terms;
+  HeadContext context() const { return {keys, values, key_terms, value_terms}; }
+};
 
-HeadContext multi_head_context(const Inputs& in, int head, const std::vector<Row>& rows) {
+Projected project_up(const Inputs& in, int head, const std::vector<Row>& rows) {
   const ops::MlaAttentionAttrs& a = in.problem.attrs;
   std::vector<Row> weights;
   for (int n = 0; n < a.nope_dim + a.v_dim; ++n)
     weights.push_back(weight_row(in.kv_b.view(), int64_t{head} * (a.nope_dim + a.v_dim) + n));
-  HeadContext c;
+  Projected p;
   for (const Row& row : rows) {
     const Row latent(row.begin(), row.begin() + a.kv_rank), rope(row.begin() + a.kv_rank, row.end());
     const auto split = [&](const Row& up, std::vector<Row>* keys, std::vector<Row>* values) {
@@ -78,10 +78,10 @@ HeadContext multi_head_context(const Inputs& in, int head, const std::vector<Row
       up.push_back(dot(w, latent));
       terms.push_back(std::max(std::abs(up.back()), root_of_squares(w, latent)));
     }
-    split(up, &c.keys, &c.values);
-    split(terms, &c.key_terms, &c.value_terms);
+    split(up, &p.keys, &p.values);
+    split(terms, &p.key_terms, &p.value_terms);
   }
-  return c;
+  return p;
 }
 
 class RowSolver {
@@ -108,17 +108,20 @@ class RowSolver {
     for (double& x : logits) sum += x = std::exp(x - largest);
     const double logit_error = c_ * u32 * magnitude;
     const double relative = 2 * logit_error + (4 * std::sqrt(static_cast<double>(num_keys)) + up_) * u32;
-    for (size_t i = 0; i < static_cast<size_t>(attention::out_width(a_)); ++i) {
-      double out = 0, absolute = 0, spread = 0;
-      for (size_t j = 0; j < num_keys; ++j) out += logits[j] / sum * context.values[j][i];
-      for (size_t j = 0; j < num_keys; ++j) {
-        absolute += logits[j] / sum * std::abs(context.value_terms[j][i]);
-        spread += logits[j] / sum * std::abs(context.values[j][i] - out);
+    // Key by key along the rows of the values.
+    const auto width = static_cast<size_t>(attention::out_width(a_));
+    Row out(width), absolute(width), spread(width);
+    for (size_t j = 0; j < num_keys; ++j)
+      for (size_t i = 0; i < width; ++i) out[i] += logits[j] / sum * context.values[j][i];
+    for (size_t j = 0; j < num_keys; ++j)
+      for (size_t i = 0; i < width; ++i) {
+        absolute[i] += logits[j] / sum * std::abs(context.value_terms[j][i]);
+        spread[i] += logits[j] / sum * std::abs(context.values[j][i] - out[i]);
       }
-      truth->out.push_back(out);
-      truth->out_bound.push_back((u_out_ * std::abs(out) + u_weights_ * (1 + u_weights_) * spread) *
-                                     (1 + 1e-3) +
-                                 relative * absolute + 1e-30);
+    for (size_t i = 0; i < width; ++i) {
+      const double rounding = u_out_ * std::abs(out[i]) + u_weights_ * (1 + u_weights_) * spread[i];
+      truth->out.push_back(out[i]);
+      truth->out_bound.push_back(rounding * (1 + 1e-3) + relative * absolute[i] + 1e-30);
     }
     truth->lse.push_back(largest + std::log(sum));
     truth->lse_bound.push_back(1e-5 + logit_error + u32 * std::abs(truth->lse.back()));
@@ -160,8 +163,9 @@ Truth find_truth(const Inputs& in, double weight_roundoff) {
     for (int64_t j = 0; j < c.requests[s].kv_len; ++j) rows.push_back(read_row(in.latents[s].view().at(j)));
     Truth mine;
     for (int h = 0; h < a.num_heads; ++h) {
+      const Projected projected = attention::is_absorbed(a) ? Projected() : project_up(in, h, rows);
       const HeadContext context =
-          attention::is_absorbed(a) ? absorbed_context(a, rows) : multi_head_context(in, h, rows);
+          attention::is_absorbed(a) ? HeadContext{rows, rows, rows, rows} : projected.context();
       for (int t = 0; t < c.requests[s].q_len; ++t) {
         Row query = read_row(in.q_nope.view().at(first_row + t).at(h));
         const Row rope = read_row(in.q_pe.view().at(first_row + t).at(h));
@@ -178,10 +182,10 @@ Truth find_truth(const Inputs& in, double weight_roundoff) {
 
 double weight_roundoff(const attention::Backend& backend, const Case& c) {
   const std::string_view name = backend.name();
-  if (name == "ref" || c.q_dtype != DType::kBF16) return 0;
+  if (name == "ref" || c.q_dtype == DType::kF32) return 0;
   if (name == "cpu" && (c.attrs.form == ops::AttentionForm::kMultiHead || c.cache_dtype != DType::kBF16))
     return 0;
-  return unit_roundoff(DType::kBF16);
+  return unit_roundoff(c.q_dtype);
 }
 
 ::testing::AssertionResult is_right(const Outputs& got, const Truth& truth, const Inputs& in) {

@@ -6,7 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <span>
 
+#ifdef LATENT_CUDA
+#include "attention/backends/cuda/device_run.h"
+#endif
 #include "attention/desc.h"
 #include "base/check.h"
 #include "base/math.h"
@@ -44,10 +48,13 @@ struct Memory {
   ops::MlaAttentionParams params;
 };
 
-// [rows, heads, width] with room after each head and each token.
-PaddedTensor row_tensor(DType dtype, int64_t rows, int64_t heads, int64_t width, const Layout& layout) {
+// [rows, heads, width] with room after each head and each token; in device memory every row starts at a
+// multiple of 16 bytes, which is what its kernels ask for.
+PaddedTensor row_tensor(DType dtype, int64_t rows, int64_t heads, int64_t width, const Layout& layout,
+                        bool aligned) {
   if (!layout.strided) return padded(dtype, {rows, heads, width}, 0, layout.poison);
-  PaddedTensor wide = padded(dtype, {rows, heads + 1, width + 3}, 5, layout.poison);
+  PaddedTensor wide =
+      padded(dtype, {rows, heads + 1, width + (aligned ? 8 : 3)}, aligned ? 16 : 5, layout.poison);
   wide.view = wide.view.slice(1, 0, heads).slice(2, 0, width);
   return wide;
 }
@@ -79,12 +86,15 @@ void lay_out_cache(const Inputs& in, const Layout& layout, Memory* m) {
     used += pages_of(c, r);
     columns = std::max<int64_t>(columns, pages_of(c, r));
   }
-  const int64_t num_pages = used + 3, page_tokens = c.attrs.page_tokens;
+  const int64_t first = layout.unused_pages, num_pages = first + used + 3, page_tokens = c.attrs.page_tokens;
   const int64_t width = c.attrs.kv_rank + c.attrs.rope_dim;
-  m->cache = padded(c.cache_dtype, {num_pages, page_tokens * width}, layout.strided ? 24 : 0, layout.poison);
+  // Pages that nobody touches cost no memory.
+  m->cache = padded(c.cache_dtype, {num_pages, page_tokens * width}, layout.strided ? 24 : 0,
+                    first > 0 ? PoisonPattern::kNone : layout.poison);
+  if (first > 0) testing::poison(m->cache.view.slice(0, first, num_pages), layout.poison);
   m->cache.view = m->cache.view.reshape({num_pages, page_tokens, width});
-  std::vector<int32_t> pages(static_cast<size_t>(num_pages - 1));
-  std::iota(pages.begin(), pages.end(), 1);
+  std::vector<int32_t> pages(static_cast<size_t>(used + 2));
+  std::iota(pages.begin(), pages.end(), static_cast<int32_t>(first + 1));
   std::shuffle(pages.begin(), pages.end(), std::mt19937_64(layout.seed));
 
   const int64_t rows = static_cast<int64_t>(c.requests.size()) + layout.padded_requests;
@@ -100,13 +110,13 @@ void lay_out_cache(const Inputs& in, const Layout& layout, Memory* m) {
   }
 }
 
-Memory lay_out(const Inputs& in, const Layout& layout) {
+Memory lay_out(const Inputs& in, const Layout& layout, bool aligned) {
   const Case& c = in.problem;
   const int64_t rows = c.num_rows() + layout.padded_rows, heads = c.attrs.num_heads;
   Memory m;
-  m.q_nope = row_tensor(c.q_dtype, rows, heads, attention::q_width(c.attrs), layout);
-  m.q_pe = row_tensor(c.q_dtype, rows, heads, c.attrs.rope_dim, layout);
-  m.out = row_tensor(c.out_dtype, rows, heads, attention::out_width(c.attrs), layout);
+  m.q_nope = row_tensor(c.q_dtype, rows, heads, attention::q_width(c.attrs), layout, aligned);
+  m.q_pe = row_tensor(c.q_dtype, rows, heads, c.attrs.rope_dim, layout, aligned);
+  m.out = row_tensor(c.out_dtype, rows, heads, attention::out_width(c.attrs), layout, aligned);
   m.lse = padded(DType::kF32, {rows, heads}, layout.strided ? 3 : 0, layout.poison);
   copy_rows(in.q_nope.view(), m.q_nope.view);
   copy_rows(in.q_pe.view(), m.q_pe.view);
@@ -125,6 +135,53 @@ Memory lay_out(const Inputs& in, const Layout& layout) {
   return m;
 }
 
+struct Step {
+  const attention::Backend& backend;
+  attention::MlaDesc desc;
+  ops::MlaAttentionParams params;  // in host memory
+  attention::Limits limits;
+};
+
+attention::Plan make_plan(const Step& step, const Memory& m, const Layout& layout) {
+  attention::Plan plan;
+  step.backend.reserve_plan(step.desc, step.limits, &plan);
+  const size_t reserved = plan.words.capacity();
+  const auto seqs = static_cast<size_t>(step.limits.max_seqs);
+  const std::vector<int32_t> bounds(seqs, step.limits.max_kv_len);
+  const std::span<const int32_t> lens(m.kv_lens.data<int32_t>(), seqs);
+  step.backend.plan(step.desc, step.limits,
+                    {.q_starts = {m.q_starts.data<int32_t>(), seqs + 1},
+                     .kv_lens = layout.exact_lengths ? lens : std::span<const int32_t>(bounds)},
+                    &plan);
+  CHECK(plan.words.capacity() == reserved, "plan() allocated: {} words were reserved, {} are there", reserved,
+        plan.words.capacity());
+  return plan;
+}
+
+void run_in_host_memory(const Step& step, const attention::Plan& plan, const Layout& layout) {
+  const size_t bytes = step.backend.workspace_bytes(step.desc, step.limits);
+  Result<HostBuffer> workspace = HostBuffer::create(bytes, ElementKind::kFloat32, layout.poison);
+  CHECK(workspace.ok(), "{}", workspace.error().message);
+  for (int i = 0; i < layout.launches; ++i)
+    step.backend.run(step.params, plan,
+                     {.num_threads = layout.num_threads,
+                      .deterministic = layout.deterministic,
+                      .workspace = {workspace->data(), workspace->size_bytes()}});
+}
+
+void run_in_device_memory(const Step& step, const attention::Plan& plan, const Layout& layout) {
+#ifdef LATENT_CUDA
+  testing::run_on_device(step.backend, step.params, plan,
+                         {.workspace_bytes = step.backend.workspace_bytes(step.desc, step.limits),
+                          .poison = layout.poison,
+                          .unused_pages = layout.unused_pages,
+                          .launches = layout.launches,
+                          .deterministic = layout.deterministic});
+#else
+  CHECK(false, "{} reads device memory in a build without CUDA", step.backend.name());
+#endif
+}
+
 }  // namespace
 
 int Case::num_rows() const {
@@ -133,8 +190,12 @@ int Case::num_rows() const {
   return rows;
 }
 
-attention::MlaDesc Case::desc() const {
-  return {.attrs = attrs, .q_dtype = q_dtype, .cache_dtype = cache_dtype, .kv_b_dtype = kv_b_dtype};
+attention::MlaDesc Case::desc(bool on_device) const {
+  return {.attrs = attrs,
+          .q_dtype = q_dtype,
+          .cache_dtype = cache_dtype,
+          .kv_b_dtype = kv_b_dtype,
+          .on_device = on_device};
 }
 
 std::string to_string(const Case& c) {
@@ -161,34 +222,39 @@ Inputs::Inputs(const Case& c) : problem(c), kv_b(draw_kv_b(c)) {
     latents.push_back(random.tensor(c.cache_dtype, {r.kv_len, a.kv_rank + a.rope_dim}, c.cache_values));
 }
 
+bool lives_on_device(const attention::Backend& backend) {
+  const Case usual{.attrs = {.form = ops::AttentionForm::kAbsorbed,
+                             .num_heads = 16,
+                             .kv_rank = 512,
+                             .rope_dim = 64,
+                             .nope_dim = 128,
+                             .v_dim = 128,
+                             .page_tokens = 64,
+                             .softmax_scale = 0.1f}};
+  return backend.supports(usual.desc()).has_value();
+}
+
 Outputs run(const attention::Backend& backend, const Inputs& inputs, const Layout& layout) {
-  const Memory m = lay_out(inputs, layout);
+  const bool on_device = lives_on_device(backend);
+  const Memory m = lay_out(inputs, layout, on_device);
   const Status valid = check(m.params);
   CHECK(valid.ok(), "{}", valid.error().message);
-  const attention::MlaDesc desc = inputs.problem.desc();
+  const attention::MlaDesc desc = inputs.problem.desc(on_device);
   int32_t longest = 0;
   for (const Request& r : inputs.problem.requests) longest = std::max(longest, r.kv_len);
-  const attention::Limits limits = {.max_tokens = static_cast<int>(m.params.out.dim(0)),
-                                    .max_seqs = static_cast<int>(m.kv_lens.shape()[0]),
-                                    .max_kv_len = longest,
-                                    .num_threads = layout.num_threads,
-                                    .deterministic = layout.deterministic};
-  attention::Plan plan;
-  backend.reserve_plan(desc, limits, &plan);
-  const size_t reserved = plan.words.capacity();
-  backend.plan(desc, limits,
-               {.q_starts = {m.q_starts.data<int32_t>(), static_cast<size_t>(limits.max_seqs + 1)},
-                .kv_lens = {m.kv_lens.data<int32_t>(), static_cast<size_t>(limits.max_seqs)}},
-               &plan);
-  CHECK(plan.words.capacity() == reserved, "plan() allocated: {} words were reserved, {} are there", reserved,
-        plan.words.capacity());
-  const size_t bytes = backend.workspace_bytes(desc, limits);
-  Result<HostBuffer> workspace = HostBuffer::create(bytes, ElementKind::kFloat32, layout.poison);
-  CHECK(workspace.ok(), "{}", workspace.error().message);
-  backend.run(m.params, plan,
-              {.num_threads = layout.num_threads,
-               .deterministic = layout.deterministic,
-               .workspace = {workspace->data(), workspace->size_bytes()}});
+  const Step step{.backend = backend,
+                  .desc = desc,
+                  .params = m.params,
+                  .limits = {.max_tokens = static_cast<int>(m.params.out.dim(0)),
+                             .max_seqs = static_cast<int>(m.kv_lens.shape()[0]),
+                             .max_kv_len = longest,
+                             .num_threads = layout.num_threads,
+                             .deterministic = layout.deterministic}};
+  const attention::Plan plan = make_plan(step, m, layout);
+  if (on_device)
+    run_in_device_memory(step, plan, layout);
+  else
+    run_in_host_memory(step, plan, layout);
   Outputs outputs{.out = copy_of(m.out.view), .lse = {}};
   if (layout.with_lse) outputs.lse = copy_of(m.lse.view);
   return outputs;

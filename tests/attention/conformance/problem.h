@@ -29,7 +29,7 @@ struct Case {
   uint64_t seed = 1;
 
   int num_rows() const;
-  attention::MlaDesc desc() const;
+  attention::MlaDesc desc(bool on_device = false) const;
 };
 
 std::string to_string(const Case& c);
@@ -42,9 +42,12 @@ struct Layout {
   int padded_requests = 0;  // without rows or keys
   int spare_columns = 1;    // of the block table, holding INT_MAX
   bool strided = false;     // pages, tokens and heads lie further apart than they need
+  int unused_pages = 0;     // in front of those that hold tokens
   bool with_lse = true;
   int num_threads = 2;
   bool deterministic = false;
+  int launches = 1;  // on one plan and one workspace, as the layers of a step are; the last one counts
+  bool exact_lengths = true;  // else the host knows only an upper bound of the kv_lens (device memory)
 };
 
 // The inputs without pages: f32 or narrower, as the layouts will hold them.
@@ -61,6 +64,10 @@ struct Outputs {
   Tensor out;  // [num_rows + padded_rows, num_heads, out_width], contiguous
   Tensor lse;  // [num_rows + padded_rows, num_heads]; without memory if not asked for
 };
+
+// Whether a backend reads device memory. The suite's problems are made in host memory; such a backend gets
+// them copied, with their strides and with what unused memory holds.
+bool lives_on_device(const attention::Backend& backend);
 
 Outputs run(const attention::Backend& backend, const Inputs& inputs, const Layout& layout);
 

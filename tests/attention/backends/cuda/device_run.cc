@@ -3,74 +3,87 @@
 
 #include <cuda_runtime.h>
 
-#include <list>
-#include <span>
-
+#include "base/check.h"
+#include "base/math.h"
 #include "device/cuda_buffer.h"
 #include "device/cuda_check.h"
 
 namespace latent::testing {
 namespace {
 
-// Elements from the first to the last that a view addresses.
-int64_t extent_elements(const TensorView& view) {
-  if (view.num_elements() == 0) return 0;
+constexpr size_t kAlignment = 256;
+
+// Bytes from the first to the last that a view addresses.
+size_t extent_bytes(const TensorView& view) {
+  if (view.empty() || view.num_elements() == 0) return 0;
   int64_t last = 0;
   for (int axis = 0; axis < view.rank(); ++axis) last += (view.dim(axis) - 1) * view.stride(axis);
-  return last + 1;
+  return static_cast<size_t>(last + 1) * dtype_bytes(view.dtype());
 }
 
+// Copies of operands, side by side in one allocation that is poisoned first.
 class DeviceCopies {
  public:
-  TensorView upload(const TensorView& host) {
+  DeviceCopies(size_t num_bytes, PoisonPattern poison) {
+    Result<CudaBuffer> buffer = CudaBuffer::create(num_bytes, ElementKind::kBFloat16, poison);
+    CHECK(buffer.ok(), "{}", buffer.error().message);
+    buffer_ = *std::move(buffer);
+  }
+
+  static size_t room_for(size_t num_bytes) { return round_up(num_bytes + 1, kAlignment); }
+
+  std::byte* take(size_t num_bytes) {
+    std::byte* at = buffer_.data() + used_;
+    used_ += room_for(num_bytes);
+    CHECK(used_ <= buffer_.size_bytes(), "{} bytes of operands in {}", used_, buffer_.size_bytes());
+    return at;
+  }
+  // Without its first `skipped` indices of the outermost axis.
+  TensorView upload(const TensorView& host, int64_t skipped = 0) {
     if (host.empty()) return {};
-    const size_t bytes = static_cast<size_t>(extent_elements(host)) * dtype_bytes(host.dtype());
-    buffers_.push_back(*CudaBuffer::create(bytes));
-    CUDA_CHECK(cudaMemcpy(buffers_.back().data(), host.raw(), bytes, cudaMemcpyHostToDevice));
-    return {buffers_.back().data(), host.dtype(), host.shape(), host.strides()};
+    const size_t bytes = extent_bytes(host);
+    std::byte* at = take(bytes);
+    const size_t from =
+        skipped == 0 ? 0 : static_cast<size_t>(skipped * host.stride(0)) * dtype_bytes(host.dtype());
+    CUDA_CHECK(cudaMemcpy(at + from, static_cast<const std::byte*>(host.raw()) + from, bytes - from,
+                          cudaMemcpyHostToDevice));
+    return {at, host.dtype(), host.shape(), host.strides()};
   }
 
  private:
-  std::list<CudaBuffer> buffers_;
+  CudaBuffer buffer_;
+  size_t used_ = 0;
 };
 
 void download(const TensorView& device, const TensorView& host) {
   if (host.empty()) return;
-  const size_t bytes = static_cast<size_t>(extent_elements(host)) * dtype_bytes(host.dtype());
-  CUDA_CHECK(cudaMemcpy(host.raw(), device.raw(), bytes, cudaMemcpyDeviceToHost));
+  CUDA_CHECK(cudaMemcpy(host.raw(), device.raw(), extent_bytes(host), cudaMemcpyDeviceToHost));
 }
 
 }  // namespace
 
-void run_on_device(const attention::Backend& backend, const ops::MlaAttentionParams& params,
-                   const attention::Limits& limits, const DeviceRun& options) {
-  const attention::MlaDesc desc{.attrs = params.attrs,
-                                .q_dtype = params.q_nope.dtype(),
-                                .cache_dtype = params.cache.dtype(),
-                                .on_device = true};
-  DeviceCopies copies;
-  ops::MlaAttentionParams device = params;
-  device.q_nope = copies.upload(params.q_nope);
-  device.q_pe = copies.upload(params.q_pe);
-  device.cache = copies.upload(params.cache);
-  device.batch = {.q_starts = copies.upload(params.batch.q_starts),
-                  .kv_lens = copies.upload(params.batch.kv_lens),
-                  .block_table = copies.upload(params.batch.block_table)};
-  device.out = copies.upload(params.out);
-  device.lse = copies.upload(params.lse);
-  const CudaBuffer scratch =
-      *CudaBuffer::create(backend.workspace_bytes(desc, limits), ElementKind::kFloat32, options.pattern);
-  attention::Plan plan;
-  backend.reserve_plan(desc, limits, &plan);
-  const auto ids = [](const TensorView& v) {
-    return std::span<const int32_t>(v.data<int32_t>(), static_cast<size_t>(v.num_elements()));
-  };
-  backend.plan(desc, limits, {ids(params.batch.q_starts), ids(params.batch.kv_lens)}, &plan);
-  for (int i = 0; i < options.repeats; ++i)
-    backend.run(device, plan, {.workspace = {scratch.data(), scratch.size_bytes()}});
+void run_on_device(const attention::Backend& backend, const ops::MlaAttentionParams& p,
+                   const attention::Plan& plan, const DeviceRun& options) {
+  size_t bytes = DeviceCopies::room_for(options.workspace_bytes);
+  for (const TensorView* view : {&p.q_nope, &p.q_pe, &p.cache, &p.batch.q_starts, &p.batch.kv_lens,
+                                 &p.batch.block_table, &p.out, &p.lse})
+    bytes += DeviceCopies::room_for(extent_bytes(*view));
+  DeviceCopies copies(bytes, options.poison);
+  ops::MlaAttentionParams device = p;
+  device.q_nope = copies.upload(p.q_nope);
+  device.q_pe = copies.upload(p.q_pe);
+  device.cache = copies.upload(p.cache, options.unused_pages);
+  device.batch = {.q_starts = copies.upload(p.batch.q_starts),
+                  .kv_lens = copies.upload(p.batch.kv_lens),
+                  .block_table = copies.upload(p.batch.block_table)};
+  device.out = copies.upload(p.out);
+  device.lse = copies.upload(p.lse);
+  const std::span<std::byte> workspace(copies.take(options.workspace_bytes), options.workspace_bytes);
+  for (int i = 0; i < options.launches; ++i)
+    backend.run(device, plan, {.deterministic = options.deterministic, .workspace = workspace});
   CUDA_CHECK(cudaDeviceSynchronize());
-  download(device.out, params.out);
-  download(device.lse, params.lse);
+  download(device.out, p.out);
+  download(device.lse, p.lse);
 }
 
 }  // namespace latent::testing

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a device backend on host operands: everything goes to device memory with its strides, outputs and
-// scratch are poisoned there, and what the kernel wrote comes back.
+// Runs a device backend on host operands: everything goes to device memory with its strides and with what
+// lies between its rows, scratch is poisoned there, and what the kernel wrote comes back.
 #pragma once
 
 #include "attention/backend.h"
@@ -8,12 +8,15 @@
 namespace latent::testing {
 
 struct DeviceRun {
-  PoisonPattern pattern = PoisonPattern::kNan;
-  int repeats = 1;  // launches on the same plan, as the layers of a step are
+  size_t workspace_bytes = 0;
+  PoisonPattern poison = PoisonPattern::kNan;
+  int unused_pages = 0;  // of the cache, in front: poisoned, not copied
+  int launches = 1;      // on the same plan and workspace
+  bool deterministic = false;
 };
 
-// `params` is in host memory; out and lse are overwritten. The lengths are taken from its batch.
+// `params` is in host memory; out and lse are overwritten. May be called from several threads at once.
 void run_on_device(const attention::Backend& backend, const ops::MlaAttentionParams& params,
-                   const attention::Limits& limits, const DeviceRun& options);
+                   const attention::Plan& plan, const DeviceRun& options);
 
 }  // namespace latent::testing
