@@ -21,6 +21,7 @@
 #include "cli/open_model.h"
 #include "cli/shapes.h"
 #include "cli/summary.h"
+#include "cli/timings.h"
 #include "cli/traffic.h"
 #include "model/build_graph.h"
 
@@ -168,7 +169,7 @@ struct Ceilings {
   std::optional<GemmCeiling> gemm;  // without it prefill has no share
 };
 
-void print_rows(const std::vector<BenchRow>& rows, const Ceilings& ceilings) {
+void print_rows(const std::vector<BenchRow>& rows, const Ceilings& ceilings, const MemoryUse& memory) {
   fmt::print("{:>8} {:>14} {:>8} {:>7} {:>13} {:>11} {:>12} {:>10} {:>7}\n", "context", "prefill tok/s",
              "GFLOP/s", "share", "decode tok/s", "MiB/token", "decode GB/s", "read GB/s", "share");
   for (const BenchRow& r : rows) {
@@ -188,9 +189,10 @@ void print_rows(const std::vector<BenchRow>& rows, const Ceilings& ceilings) {
   if (ceilings.gemm)
     fmt::print("prefill: share of oneDNN's best product of {} shapes, {:.1f} GFLOP/s at {}\n",
                ceilings.gemm->num_forms, ceilings.gemm->flops_per_second * 1e-9, ceilings.gemm->form);
+  fmt::print("{}\n", memory_text(memory));
 }
 
-Status print_json(const std::vector<BenchRow>& rows, const Ceilings& ceilings) {
+Status print_json(const std::vector<BenchRow>& rows, const Ceilings& ceilings, const MemoryUse& memory) {
   nlohmann::json list = nlohmann::json::array();
   for (const BenchRow& row : rows) list.push_back(row_json(row));
   nlohmann::json bounds = {{"read_bytes_per_s", ceilings.read.best_bytes_per_second()},
@@ -204,7 +206,9 @@ Status print_json(const std::vector<BenchRow>& rows, const Ceilings& ceilings) {
     for (size_t i = 0; i < rows.size(); ++i)
       list[i]["prefill_share"] = rows[i].prefill_flops_per_second() / ceilings.gemm->flops_per_second;
   }
-  return write_json("-", bench_envelope("model", command_line(), std::move(bounds), std::move(list)));
+  nlohmann::json report = bench_envelope("model", command_line(), std::move(bounds), std::move(list));
+  report["memory_bytes"] = memory_json(memory);
+  return write_json("-", report);
 }
 
 Status check_flags(const BenchFlags& flags) {
@@ -235,12 +239,13 @@ int bench_model(const BenchFlags& flags) {
     if (!row) return fail(row.error());
     rows.push_back(*row);
   }
+  const MemoryUse memory = memory_use(**engine);  // before oneDNN's products take theirs
   const Ceilings ceilings{
       ceiling, measure_gemm_ceiling(kGemmRows, (*engine)->model().activation, (*engine)->num_threads())};
   if (flags.json) {
-    if (const Status s = print_json(rows, ceilings); !s) return fail(s.error());
+    if (const Status s = print_json(rows, ceilings, memory); !s) return fail(s.error());
   } else {
-    print_rows(rows, ceilings);
+    print_rows(rows, ceilings, memory);
   }
   for (const BenchRow& row : rows)
     if (row.share() > 1)
@@ -268,7 +273,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
   command->add_option("--rounds", flags->rounds, "Repetitions; medians are reported")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_flag("--json", flags->json, "Print {schema, commit, device, date, command, ceilings, rows}");
+  command->add_flag("--json", flags->json,
+                    "Print {schema, commit, device, date, command, ceilings, rows, memory_bytes}");
   command->footer(
       "The share is decode bytes a second over a plain read of the same weights that follows each token, so "
       "both see the same state of the machine.");

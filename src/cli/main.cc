@@ -5,6 +5,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "base/peak_memory.h"
 #include "cli/commands.h"
 #include "cli/completion.h"
 #include "cli/environment.h"
@@ -83,7 +84,9 @@ int parse_and_run(int argc, char** argv) {
           make_error(ErrorCode::kInvalidArgument, "no command is called '{}'; --help lists them", word));
     return app.exit(error) == 0 ? kOk : kUsageError;
   }
-  return action();
+  const int code = action();
+  log(LogLevel::kDebug, "peak resident memory: {} bytes", peak_resident_bytes());
+  return code;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/open_model.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 
@@ -18,6 +19,13 @@ void log_report(const model::LoadReport& report) {
     log(LogLevel::kInfo, "tensor {} of the checkpoint is not used", name);
   for (const std::string& name : report.stale_tensors)
     log(LogLevel::kInfo, "{} is in the folder but not in the index", name);
+}
+
+// Rows of logits that a scoring step computes at once: as many as fit a 32nd of the weights, but 8 to 64 MiB.
+int scoring_rows(const model::LoadedModel& model, int prefill_chunk) {
+  const int64_t bytes = std::clamp<int64_t>(model.report.bytes / 32, 8 << 20, 64 << 20);
+  const int64_t row_bytes = model.config.vocab * static_cast<int64_t>(sizeof(float));
+  return static_cast<int>(std::clamp<int64_t>(bytes / row_bytes, 1, std::max(prefill_chunk, 1)));
 }
 
 }  // namespace
@@ -55,15 +63,15 @@ Result<std::unique_ptr<text::Tokenizer>> open_tokenizer(const std::string& folde
   return text::Tokenizer::load(path);
 }
 
-Result<OpenModel> open_model(const EngineFlags& flags, int max_output_rows) {
+Result<OpenModel> open_model(const EngineFlags& flags, Purpose purpose) {
   const auto start = std::chrono::steady_clock::now();
   Result<runtime::EngineOptions> options = engine_options(flags);
   if (!options) return options.error();
-  options->max_output_rows = max_output_rows;
   Result<std::unique_ptr<text::Tokenizer>> tokenizer = open_tokenizer(flags.model);
   if (!tokenizer) return model_error(tokenizer.error());
   Result<model::LoadedModel> model = load_weights(flags);
   if (!model) return model.error();
+  if (purpose == Purpose::kScoring) options->max_output_rows = scoring_rows(*model, flags.prefill_chunk);
   OpenModel open;
   open.tokenizer = *std::move(tokenizer);
   Result<std::unique_ptr<runtime::Engine>> engine =

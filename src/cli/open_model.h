@@ -15,8 +15,9 @@ struct OpenModel {
   double load_seconds = 0;
 };
 
-// `max_output_rows`: rows of logits of a prefill step (EngineOptions).
-Result<OpenModel> open_model(const EngineFlags& flags, int max_output_rows = 1);
+// What the engine is for: text needs the logits of a prompt's last token, scoring those of every token.
+enum class Purpose { kText, kScoring };
+Result<OpenModel> open_model(const EngineFlags& flags, Purpose purpose = Purpose::kText);
 
 // The weights alone.
 Result<model::LoadedModel> load_weights(const EngineFlags& flags);

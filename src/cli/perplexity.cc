@@ -79,9 +79,7 @@ int perplexity(const PerplexityFlags& flags) {
   catch_interrupts();
   const Result<std::string> text = io::read_text_file(flags.text, kMaxTextBytes);
   if (!text) return fail(text.error());
-  const Result<int> rows_at_once = scoring_rows(flags.engine);
-  if (!rows_at_once) return fail(rows_at_once.error());
-  Result<OpenModel> open = open_model(flags.engine, *rows_at_once);
+  Result<OpenModel> open = open_model(flags.engine, Purpose::kScoring);
   if (!open) return fail(open.error());
   if (open->tokenizer == nullptr)
     return fail(make_error(ErrorCode::kInvalidArgument,

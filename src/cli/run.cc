@@ -125,7 +125,8 @@ int answer_once(const RunFlags& flags, OpenModel& open, runtime::Request request
   });
   Timings timings{.load_seconds = open.load_seconds,
                   .stats = answer.stats,
-                  .bytes_per_token = bytes_per_token(*open.engine, answer.stats)};
+                  .bytes_per_token = bytes_per_token(*open.engine, answer.stats),
+                  .memory = memory_use(*open.engine)};
   if (probe) timings.ceiling = probe->finish();
   if (flags.json) {
     if (const Status s = write_json("-", answer_json(answer, has_text, flags.sampling, timings)); !s)

@@ -90,9 +90,7 @@ Status write_logits(const std::string& path, const Tensor& logits) {
 
 int score(const ScoreFlags& flags) {
   catch_interrupts();
-  const Result<int> rows_at_once = scoring_rows(flags.engine);
-  if (!rows_at_once) return fail(rows_at_once.error());
-  Result<OpenModel> open = open_model(flags.engine, *rows_at_once);
+  Result<OpenModel> open = open_model(flags.engine, Purpose::kScoring);
   if (!open) return fail(open.error());
   const Result<std::vector<int32_t>> ids = read_ids(flags, open->tokenizer.get());
   if (!ids) return fail(ids.error());

@@ -7,18 +7,6 @@
 #include "cli/interrupt.h"
 
 namespace latent::cli {
-namespace {
-
-constexpr int64_t kMaxLogitBytes = int64_t{64} << 20;
-
-}  // namespace
-
-Result<int> scoring_rows(const EngineFlags& flags) {
-  const Result<model::ModelConfig> config = model::load_config(flags.model);
-  if (!config) return model_error(config.error());
-  const int64_t rows = kMaxLogitBytes / (int64_t{config->vocab} * static_cast<int64_t>(sizeof(float)));
-  return static_cast<int>(std::clamp<int64_t>(rows, 1, flags.prefill_chunk));
-}
 
 double log_probability(std::span<const float> logits, int32_t id) {
   const double best = *std::max_element(logits.begin(), logits.end());

@@ -9,9 +9,6 @@
 
 namespace latent::cli {
 
-// Rows of logits that a scoring step computes at once: as many as fit 64 MiB.
-Result<int> scoring_rows(const EngineFlags& flags);
-
 // log softmax(logits)[id], natural, in double.
 double log_probability(std::span<const float> logits, int32_t id);
 

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
+#include "base/peak_memory.h"
 #include "cli/traffic.h"
 
 namespace latent::cli {
@@ -17,6 +18,31 @@ constexpr size_t kProbeBytes = size_t{1} << 30;
 double rate(double amount, double seconds) { return seconds > 0 ? amount / seconds : 0; }
 
 }  // namespace
+
+MemoryUse memory_use(const runtime::Engine& engine) {
+  return {.peak = peak_resident_bytes(),
+          .weights = engine.model().report.bytes,
+          .folded = engine.limits().weight_bytes - engine.model().report.bytes,
+          .cache = engine.limits().cache_bytes,
+          .intermediates = engine.limits().prefill_arena_bytes + engine.limits().decode_arena_bytes};
+}
+
+std::string memory_text(const MemoryUse& memory) {
+  const auto mib = [](int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); };
+  return fmt::format(
+      "memory: {:.1f} MiB at its peak; weights {:.1f}, folded from them {:.1f}, cache {:.1f}, intermediates "
+      "{:.1f} MiB",
+      mib(memory.peak), mib(memory.weights), mib(memory.folded), mib(memory.cache),
+      mib(memory.intermediates));
+}
+
+nlohmann::json memory_json(const MemoryUse& memory) {
+  return {{"peak", memory.peak},
+          {"weights", memory.weights},
+          {"folded", memory.folded},
+          {"cache", memory.cache},
+          {"intermediates", memory.intermediates}};
+}
 
 double Timings::prefill_tokens_per_second() const { return rate(stats.prompt_tokens, stats.prefill_seconds); }
 
@@ -57,6 +83,7 @@ void print_timings(const Timings& t) {
       log(LogLevel::kError, "a share above 100 %: the ceiling was not reached by its own loops");
   }
   if (t.stats.generated_tokens > 1) fmt::print(stderr, "\n");
+  fmt::print(stderr, "{}\n", memory_text(t.memory));
 }
 
 nlohmann::json timings_json(const Timings& t) {
@@ -66,7 +93,8 @@ nlohmann::json timings_json(const Timings& t) {
                          {"prefill_tokens_per_s", t.prefill_tokens_per_second()},
                          {"decode_tokens_per_s", t.decode_tokens_per_second()},
                          {"bytes_per_token", t.bytes_per_token},
-                         {"decode_bytes_per_s", t.decode_bytes_per_second()}};
+                         {"decode_bytes_per_s", t.decode_bytes_per_second()},
+                         {"memory_bytes", memory_json(t.memory)}};
   if (const std::optional<double> share = t.share()) {
     json["ceiling_bytes_per_s"] = t.ceiling->bytes_per_second;
     json["ceiling_form"] = t.ceiling->form;

@@ -1,18 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the time of a run went, and how near to the machine's memory it came.
+// Where the time and memory of a run went, and how near to the machine's bandwidth it came.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <string>
 
 #include "runtime/engine.h"
 
 namespace latent::cli {
 
+// Bytes held: the whole process at its peak, and what the model must have.
+struct MemoryUse {
+  int64_t peak = 0;     // 0 where the system does not tell
+  int64_t weights = 0;  // as loaded
+  int64_t folded = 0;   // made of them at load: what the absorbed form reads
+  int64_t cache = 0;
+  int64_t intermediates = 0;  // of both graphs
+};
+
+MemoryUse memory_use(const runtime::Engine& engine);
+std::string memory_text(const MemoryUse& memory);
+nlohmann::json memory_json(const MemoryUse& memory);
+
 struct Timings {
   double load_seconds = 0;
   runtime::RequestStats stats;
   int64_t bytes_per_token = 0;  // weights and cache that a generated token reads, on average
+  MemoryUse memory;
 
   // A plain read of the same weights, measured around the run.
   struct Ceiling {

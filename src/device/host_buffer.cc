@@ -18,10 +18,13 @@ constexpr size_t kMapFrom = size_t{1} << 20;
 #endif
 constexpr size_t kHugePage = size_t{2} << 20, kPage = 4096;
 
+constexpr size_t kMaxWaste =
+    64;  // a 64th: the matrices of a model must not add up to much more than its weights
+
 // Whole large pages where that adds little; else the end lies in small ones.
 size_t mapping_size(size_t num_bytes) {
   const size_t whole = round_up(num_bytes, kHugePage);
-  return whole - num_bytes <= num_bytes / 8 ? whole : round_up(num_bytes, kPage);
+  return whole - num_bytes <= num_bytes / kMaxWaste ? whole : round_up(num_bytes, kPage);
 }
 
 // Fresh memory that begins at a large page, so that no end of it is left in small ones; null without memory.

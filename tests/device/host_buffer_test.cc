@@ -2,11 +2,14 @@
 #include "device/host_buffer.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <utility>
+#include <vector>
 
 namespace latent {
 namespace {
@@ -63,6 +66,32 @@ TEST(HostBuffer, moves_leave_nothing_behind) {
   const HostBuffer b = std::move(a);
   EXPECT_EQ(b.data(), data);
   EXPECT_EQ(b.size_bytes(), 100u);
+}
+
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  file >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(HostBuffer, takes_at_most_a_64th_more_than_asked_for) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's allocator keeps memory of its own";
+#else
+  if (resident_bytes() == 0) GTEST_SKIP() << "the system does not tell";
+  std::vector<HostBuffer> held;
+  const int64_t before = resident_bytes();
+  int64_t asked = 0;
+  for (int i = 0; i < 60; ++i) {
+    const size_t bytes = (size_t{1} << 20) + static_cast<size_t>(i) * (size_t{100} << 10) + 7;
+    held.push_back(*HostBuffer::create(bytes));
+    std::memset(held.back().data(), 1, bytes);
+    asked += static_cast<int64_t>(bytes);
+  }
+  const int64_t small_pages = 60 * sysconf(_SC_PAGESIZE), own = int64_t{1} << 20;
+  EXPECT_LE(resident_bytes() - before, asked + asked / 64 + small_pages + own);
+#endif
 }
 
 TEST(HostBuffer, more_than_there_is_is_an_error) {

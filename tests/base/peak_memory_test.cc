@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/peak_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace latent {
+namespace {
+
+TEST(PeakMemory, counts_what_was_written_and_does_not_fall) {
+  const int64_t before = peak_resident_bytes();
+  if (before == 0) GTEST_SKIP() << "the system does not tell";
+  constexpr int64_t kBytes = 256 << 20;
+  { const std::vector<char> held(kBytes, 1); }
+  const int64_t after = peak_resident_bytes();
+  EXPECT_GE(after, kBytes) << "the vector was resident, whatever else was";
+  EXPECT_GE(after, before);
+  EXPECT_LT(after, before + kBytes + (64 << 20));
+}
+
+}  // namespace
+}  // namespace latent
