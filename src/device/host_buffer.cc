@@ -17,11 +17,10 @@ constexpr size_t kMapFrom = SIZE_MAX;  // the heap, so that the sanitizer guards
 constexpr size_t kMapFrom = size_t{1} << 20;
 #endif
 constexpr size_t kHugePage = size_t{2} << 20, kPage = 4096;
+constexpr size_t kMaxWaste = 64;
 
-constexpr size_t kMaxWaste =
-    64;  // a 64th: the matrices of a model must not add up to much more than its weights
-
-// Whole large pages where that adds little; else the end lies in small ones.
+// Whole large pages where that adds at most a 64th, so that many matrices are not much more than their bytes;
+// else the end lies in small ones.
 size_t mapping_size(size_t num_bytes) {
   const size_t whole = round_up(num_bytes, kHugePage);
   return whole - num_bytes <= num_bytes / kMaxWaste ? whole : round_up(num_bytes, kPage);
