@@ -2,6 +2,7 @@
 // Compute threads: OpenMP where it is built in, one thread else. Never nested, never oversubscribed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <utility>
 
@@ -53,5 +54,37 @@ void parallel_ranges(int num_threads, int64_t total, int64_t grain, Body&& body)
     if (range.size() > 0) body(range);
   });
 }
+
+// [0, total) in blocks of `grain`: each thread walks a contiguous part of its own in ascending order, and
+// one that is done early takes over blocks of the others'. Which thread does a block is not fixed.
+class SharedRanges {
+ public:
+  SharedRanges(int64_t total, int num_threads, int64_t grain)
+      : total_(total), grain_(grain), num_parts_(num_threads < kMaxParts ? num_threads : kMaxParts) {}
+
+  // Calls body(Range) for blocks until none is left; once on each thread.
+  template <class Body>
+  void for_each(int thread, Body&& body) {
+    for (int i = 0; i < num_parts_; ++i) {
+      const int part = (thread + i) % num_parts_;
+      const Range range = split_range(total_, part, num_parts_, grain_);
+      for (;;) {
+        const int64_t begin =
+            range.begin + taken_[part].blocks.fetch_add(1, std::memory_order_relaxed) * grain_;
+        if (begin >= range.end) break;
+        body(Range{begin, begin + grain_ < range.end ? begin + grain_ : range.end});
+      }
+    }
+  }
+
+ private:
+  static constexpr int kMaxParts = 64;
+  struct alignas(64) Taken {
+    std::atomic<int64_t> blocks{0};
+  };
+  int64_t total_, grain_;
+  int num_parts_;
+  Taken taken_[kMaxParts];
+};
 
 }  // namespace latent

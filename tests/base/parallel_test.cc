@@ -48,6 +48,30 @@ TEST(Parallel, work_is_done_once_whatever_the_threads) {
   }
 }
 
+TEST(Parallel, shared_ranges_are_done_once_by_however_many_threads_come) {
+  for (const int threads : {1, 2, 5, 100}) {
+    for (const int64_t total : {0, 1, 64, 1003}) {
+      std::vector<std::atomic<int>> done(static_cast<size_t>(total));
+      SharedRanges blocks(total, threads, 10);
+      parallel_team(threads, [&](int thread, int) {
+        blocks.for_each(thread, [&](Range r) {
+          EXPECT_TRUE(r.size() > 0 && r.size() <= 10);
+          for (int64_t i = r.begin; i < r.end; ++i) ++done[static_cast<size_t>(i)];
+        });
+      });
+      for (const auto& d : done) EXPECT_EQ(d, 1);
+    }
+  }
+}
+
+TEST(Parallel, one_thread_of_shared_ranges_does_what_absent_ones_would) {
+  std::vector<int> done(1003);
+  SharedRanges(1003, 4, 10).for_each(2, [&](Range r) {
+    for (int64_t i = r.begin; i < r.end; ++i) ++done[static_cast<size_t>(i)];
+  });
+  for (const int d : done) EXPECT_EQ(d, 1);
+}
+
 TEST(Parallel, nothing_to_do_runs_nothing) {
   parallel_ranges(4, 0, 1, [](Range) { ADD_FAILURE(); });
 }

@@ -30,6 +30,12 @@ void multiply_range(const MatmulKernels& k, const WeightRows& w, Range rows, con
   }
 }
 
+// Rows that a thread takes at a time: a block, less of a small matrix, so that threads end together.
+int64_t rows_at_once(const MatmulKernels& k, int64_t rows, int num_threads) {
+  constexpr int64_t kTurns = 8;
+  return std::min(round_up<int64_t>(ceil_div(rows, num_threads * kTurns), k.tile_rows), kRowBlock);
+}
+
 // Packs all of x; few tokens are not worth waking the team.
 void pack_all(const MatmulKernels& k, const TensorView& x, void* packed, int num_threads) {
   const PackJob whole = pack_job(k, x, packed);
@@ -62,11 +68,12 @@ void linear(Isa isa, const ops::LinearParams& p, const KernelContext& context) {
     std::byte* packed = take_packed(arena, k, end - t, w.cols);
     pack_all(k, x, packed, context.num_threads);
     const PackedTokens tokens = packed_tokens(k, packed, end - t, w.cols);
-    parallel_team(context.num_threads, [&](int thread, int threads) {
+    SharedRanges blocks(w.rows, context.num_threads, rows_at_once(k, w.rows, context.num_threads));
+    parallel_team(context.num_threads, [&](int thread, int) {
       Arena own = arena;
       Worker worker{};
       for (int i = 0; i <= thread; ++i) worker = Worker::take(own, k, end - t, w.cols);
-      multiply_range(k, w, split_range(w.rows, thread, threads, k.tile_rows), tokens, worker, out);
+      blocks.for_each(thread, [&](Range rows) { multiply_range(k, w, rows, tokens, worker, out); });
     });
   }
 }
