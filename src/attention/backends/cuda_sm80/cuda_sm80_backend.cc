@@ -65,8 +65,8 @@ class CudaSm80Backend final : public Backend {
     const DeviceInfo& device = cuda::device_info();
     size_t bytes = 0;
     // The number of parts falls as rows grow, so the largest need may be that of any number of query tokens.
-    for (int q_len = 1; q_len <= limits.max_tokens; q_len *= 2) {
-      const int rows = std::min(q_len, limits.max_tokens) * desc.attrs.num_heads;
+    for (int q_len = 1; q_len == 1 || q_len <= limits.max_tokens; q_len *= 2) {
+      const int rows = q_len * desc.attrs.num_heads;
       for (const int r : {rows, rows * 2 - 1})
         bytes = std::max(bytes, cuda::split_bytes(split_shape(*pick_instance(desc, r, device), r, device)));
     }
