@@ -107,11 +107,11 @@ __device__ void NarrowCta<T, Config>::share_out() {
 // Gives the boxes back once every CTA has read what it needs.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::end_sharing() {
-  consumer_sync();  // all have read
+  ptx::fence_async_shared();  // the boxes go back to the copy engine
+  consumer_sync();            // all have read
   if (threadIdx.x < cluster_) ptx::mbarrier_arrive_peer(ptx::peer_address(&small_.read_out, threadIdx.x));
   ptx::mbarrier_wait_cluster(&small_.read_out, exchanges_ % 2);
   ++exchanges_;
-  ptx::fence_async_shared();
   if (group() == 0) release(cursor_, Config::kExchangeBoxes);
   cursor_.skip(Config::kExchangeBoxes);
 }
