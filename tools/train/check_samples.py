@@ -3,17 +3,32 @@
 """How much sampled texts repeat themselves, and how much of them stands in the training text.
 
     python3 tools/train/check_samples.py SAMPLES.json
+    python3 tools/train/check_samples.py --latent build/release/latent [--model models/tiny] [--seed 1]
+                                         [--temperature T]
 
-SAMPLES.json is a list of {"ids": [...], "text": "..."}. Prints the share of 4-grams of tokens that repeat an earlier one of
-the same sample, and the share of the samples' 100-byte windows that occur in tools/train/corpus/train.json; exits 1 when
-the first is over 2 % or the second is a fifth or more.
+SAMPLES.json is a list of {"ids": [...], "text": "..."}; with --latent, 20 texts of 200 tokens are sampled from <|begin|>
+alone by `latent run`, with seeds from --seed on and the model's own defaults. Prints the share of 4-grams of tokens that
+repeat an earlier one of the same sample, and the share of the samples' 100-byte windows that occur in
+tools/train/corpus/train.json (made by fetch_corpus.py); exits 1 when the first is over 2 % or the second is a fifth or more.
 """
+import argparse
 import json
 import pathlib
-import sys
+import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 GRAM, SPAN = 4, 100
+SAMPLES, TOKENS = 20, 200
+
+
+def sampled(options):
+    """What `latent run` writes from nothing, seed after seed."""
+    heat = [] if options.temperature is None else ["--temperature", str(options.temperature)]
+    for seed in range(options.seed, options.seed + SAMPLES):
+        command = [options.latent, "run", options.model, "--prompt", "", "--max-tokens", str(TOKENS), "--ignore-eos",
+                   "--seed", str(seed), "--json", *heat]
+        answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout)
+        yield {"ids": answer["token_ids"], "text": answer["text"]}
 
 
 def repeats(ids):
@@ -35,7 +50,15 @@ def copied(text, corpus):
 
 
 def main():
-    samples = json.loads(pathlib.Path(sys.argv[1]).read_text())
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("samples", nargs="?", metavar="SAMPLES.json")
+    source.add_argument("--latent", help="the program to sample with")
+    parser.add_argument("--model", default="models/tiny")
+    parser.add_argument("--seed", type=int, default=1, help="of the first sample")
+    parser.add_argument("--temperature", type=float, help="instead of the model's own")
+    options = parser.parse_args()
+    samples = list(sampled(options)) if options.latent else json.loads(pathlib.Path(options.samples).read_text())
     corpus = "\n\n".join(t for _, _, t in json.loads((HERE / "corpus/train.json").read_text())).encode()
     again, grams, hits, spans = 0, 0, 0, 0
     for sample in samples:
