@@ -30,7 +30,9 @@ int64_t unit_cost(const AbsorbedTask& t, int chunk) {
 
 class Planner {
  public:
-  Planner(const MlaDesc& desc, Plan* plan) : num_heads_(desc.attrs.num_heads), words_(&plan->words) {
+  // Of tasks of up to `task_lanes` lanes.
+  Planner(const MlaDesc& desc, int task_lanes, Plan* plan)
+      : num_heads_(desc.attrs.num_heads), task_lanes_(task_lanes), words_(&plan->words) {
     words_->assign(kHeaderWords, 0);
   }
 
@@ -41,8 +43,8 @@ class Planner {
       int32_t end = row + 1;
       while (end < last && chunk_tokens(first_keys + end - first) == tokens) ++end;
       const int32_t lanes = (end - row) * num_heads_;
-      for (int32_t lane = 0; lane < lanes; lane += kTaskLanes) {
-        const int32_t count = std::min<int32_t>(kTaskLanes, lanes - lane);
+      for (int32_t lane = 0; lane < lanes; lane += task_lanes_) {
+        const int32_t count = std::min<int32_t>(task_lanes_, lanes - lane);
         const int32_t last_row = row + (lane + count - 1) / num_heads_;
         add_task({.seq = seq,
                   .first_row = row,
@@ -60,8 +62,7 @@ class Planner {
   // A task is split if it is more than half of a thread's share: fewer than 2 * num_threads tasks are.
   void add_units(int num_threads) {
     const int num_tasks = header(0);
-    int64_t total = 0;
-    for (int i = 0; i < num_tasks; ++i) total += task_cost(task(i));
+    const int64_t total = total_cost();
     for (int i = 0; i < num_tasks; ++i) {
       AbsorbedTask t = task(i);
       const bool split = num_threads > 1 && t.num_chunks() > 1 && task_cost(t) * 2 * num_threads > total;
@@ -78,6 +79,14 @@ class Planner {
     sort_units(num_threads);
   }
 
+  // A unit is more than half of a thread's share, so that others may wait for it.
+  bool is_uneven(int num_threads) {
+    if (header(1) == 0) return false;
+    const int32_t longest = (*words_)[static_cast<size_t>(units_begin())];
+    const int64_t cost = unit_cost(task(longest / kUnitsPerTask), longest % kUnitsPerTask - 1);
+    return num_threads > 1 && cost * 2 * num_threads > total_cost();
+  }
+
  private:
   int32_t& header(int index) { return (*words_)[static_cast<size_t>(index)]; }
   int32_t units_begin() { return kHeaderWords + header(0) * kTaskWords; }
@@ -86,6 +95,12 @@ class Planner {
     AbsorbedTask t;
     std::memcpy(&t, task_words(index), sizeof t);
     return t;
+  }
+
+  int64_t total_cost() {
+    int64_t total = 0;
+    for (int i = 0; i < header(0); ++i) total += task_cost(task(i));
+    return total;
   }
 
   void add_task(const AbsorbedTask& t) {
@@ -114,7 +129,7 @@ class Planner {
     return {unit / kUnitsPerTask, chunk % run, chunk / run};
   }
 
-  int32_t num_heads_;
+  int32_t num_heads_, task_lanes_;
   std::vector<int32_t>* words_;
 };
 
@@ -136,18 +151,22 @@ AbsorbedUnit AbsorbedPlan::unit(int index) const {
 }
 
 void plan_absorbed(const MlaDesc& desc, const Limits& limits, const SeqLengths& lengths, Plan* plan) {
-  Planner planner(desc, plan);
-  for (size_t s = 0; s < lengths.kv_lens.size(); ++s) {
-    const int32_t first = lengths.q_starts[s], last = lengths.q_starts[s + 1], kv_len = lengths.kv_lens[s];
-    // Rows before position 0 have no keys; run() writes them with the padding.
-    const int32_t first_live = std::max(first, last - kv_len);
-    planner.add_rows(static_cast<int32_t>(s), first_live, last, kv_len - last + first_live + 1);
+  // Large tasks read a key once for many lanes; smaller ones feed more threads.
+  for (int lanes = kTaskLanes; lanes >= kLanes; lanes /= 2) {
+    Planner planner(desc, lanes, plan);
+    for (size_t s = 0; s < lengths.kv_lens.size(); ++s) {
+      const int32_t first = lengths.q_starts[s], last = lengths.q_starts[s + 1], kv_len = lengths.kv_lens[s];
+      // Rows before position 0 have no keys; run() writes them with the padding.
+      const int32_t first_live = std::max(first, last - kv_len);
+      planner.add_rows(static_cast<int32_t>(s), first_live, last, kv_len - last + first_live + 1);
+    }
+    planner.add_units(limits.num_threads);
+    if (!planner.is_uneven(limits.num_threads)) return;
   }
-  planner.add_units(limits.num_threads);
 }
 
 int64_t max_absorbed_plan_words(const MlaDesc& desc, const Limits& limits) {
-  const int64_t tasks = int64_t{limits.max_tokens} * ceil_div(desc.attrs.num_heads, kTaskLanes);
+  const int64_t tasks = int64_t{limits.max_tokens} * ceil_div(desc.attrs.num_heads, kLanes);
   return kHeaderWords + tasks * (kTaskWords + 1) + max_absorbed_slots(limits);
 }
 

@@ -3,7 +3,8 @@
 // are walked in chunks whose size depends on a row's own number of keys alone, and merged in ascending order,
 // so that a row's bits depend neither on the batch nor on the number of threads (contract C5). A task is done
 // by one thread, unless it alone is a large part of the step: then each of its chunks is a unit of its own,
-// with a place in the workspace for its state.
+// with a place in the workspace for its state. Where chunks are still large parts, tasks have fewer lanes: no
+// lane's bits depend on the lanes beside it.
 #pragma once
 
 #include <cstdint>

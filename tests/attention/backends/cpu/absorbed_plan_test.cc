@@ -9,6 +9,7 @@
 #include <map>
 #include <vector>
 
+#include "attention/backends/cpu/lane_engine.h"
 #include "testing/random.h"
 
 namespace latent {
@@ -152,6 +153,19 @@ TEST(AbsorbedPlan, chunks_that_follow_each_other_fall_to_one_thread) {
   const AbsorbedPlan plan(words);
   ASSERT_EQ(plan.num_units(), 8);
   for (int u = 2; u < 8; ++u) EXPECT_EQ(plan.unit(u).chunk, plan.unit(u - 2).chunk + 1) << u;
+}
+
+// 40 heads over little more than a chunk: three groups of lanes, so that no thread has all the work.
+TEST(AbsorbedPlan, a_short_request_of_many_heads_is_for_several_threads) {
+  Batch b;
+  b.desc.attrs = {.num_heads = 40, .kv_rank = 8, .page_tokens = 16};
+  b.q_starts = {0, 1};
+  b.kv_lens = {cpu::kChunkTokens + 20};
+  b.limits = {.max_tokens = 1, .max_seqs = 1, .max_kv_len = b.kv_lens[0], .num_threads = 2};
+  const Plan words = make_plan(b);
+  const AbsorbedPlan plan(words);
+  ASSERT_EQ(plan.num_tasks(), 3);
+  for (int t = 0; t < 3; ++t) EXPECT_LE(plan.task(t).num_lanes, cpu::kLanes);
 }
 
 }  // namespace
