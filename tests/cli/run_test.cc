@@ -24,6 +24,15 @@ TEST_F(RunCommand, greedy_ids_are_those_of_transformers) {
   }
 }
 
+TEST_F(RunCommand, the_embedded_model_answers_as_transformers_does_in_bf16) {
+  const Json expected = parse(read_file(golden("tiny_expected.json")));
+  const std::string file = write("tiny_ids.json", expected["ids"].dump());
+  const Outcome run = run_latent({"run", std::string(LATENT_SOURCE_DIR) + "/models/tiny", "--token-ids", file,
+                                  "--max-tokens", "64", "--temperature", "0", "--ignore-eos", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_EQ(parse(run.out)["token_ids"], expected["greedy_bf16"]) << "the smallest margin is 0.2";
+}
+
 TEST_F(RunCommand, streamed_text_is_the_text_of_the_json_answer) {
   for (const Arguments& how :
        {Arguments{"--temperature", "0"}, Arguments{"--temperature", "1.5", "--seed", "3"},

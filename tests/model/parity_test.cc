@@ -26,8 +26,8 @@ nlohmann::json expected_json(const std::string& name) {
   return nlohmann::json::parse(std::ifstream(fixture(name) / "expected.json"));
 }
 
-Logits expected_logits(const std::string& name, const std::string& tensor) {
-  const auto file = io::SafetensorsFile::open(fixture(name) / "expected.safetensors").value();
+Logits read_logits(const std::filesystem::path& path, const std::string& tensor) {
+  const auto file = io::SafetensorsFile::open(path).value();
   const io::FileTensor* t = file.find(tensor);
   Logits rows;
   const auto cols = static_cast<size_t>(t->dims[1]);
@@ -36,6 +36,10 @@ Logits expected_logits(const std::string& name, const std::string& tensor) {
     std::memcpy(rows.back().data(), t->bytes.data() + i * cols * sizeof(float), cols * sizeof(float));
   }
   return rows;
+}
+
+Logits expected_logits(const std::string& name, const std::string& tensor) {
+  return read_logits(fixture(name) / "expected.safetensors", tensor);
 }
 
 float largest(const Logits& rows) {
@@ -82,6 +86,15 @@ size_t best(const std::vector<float>& row) {
   return static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
 }
 
+// The best token of the prompt's last row and those that follow it, by the absorbed graph.
+void expect_greedy(ModelRunner& runner, const std::vector<float>& last_row, const nlohmann::json& expected) {
+  std::vector<int32_t> continuation = {static_cast<int32_t>(best(last_row))};
+  while (continuation.size() < expected.size())
+    continuation.push_back(
+        static_cast<int32_t>(best(runner.generate(std::span(&continuation.back(), 1)).back())));
+  EXPECT_EQ(continuation, expected.get<std::vector<int32_t>>());
+}
+
 // Every sequence through the prompt graph in fp32, logits against `logits.I`; then greedily on, by the
 // absorbed graph.
 void expect_parity(const std::string& name, int max_positions = 0,
@@ -100,12 +113,19 @@ void expect_parity(const std::string& name, int max_positions = 0,
     ::testing::Test::RecordProperty(name + "." + std::to_string(i),
                                     std::to_string(difference(got, want) / bound));
     EXPECT_LE(difference(got, want), bound);
-    std::vector<int32_t> continuation = {static_cast<int32_t>(best(got.back()))};
-    while (continuation.size() < expected["greedy"][i].size())
-      continuation.push_back(
-          static_cast<int32_t>(best(runner.generate(std::span(&continuation.back(), 1)).back())));
-    EXPECT_EQ(continuation, expected["greedy"][i].get<std::vector<int32_t>>());
+    expect_greedy(runner, got.back(), expected["greedy"][i]);
   }
+}
+
+TEST(Parity, the_embedded_model) {
+  const auto folder = std::filesystem::path(LATENT_SOURCE_DIR) / "models/tiny";
+  LoadedModel model = load_model(folder, {.compute = DType::kF32, .shard = {}, .progress = {}}).value();
+  ModelRunner runner(&model, {.max_tokens = 128, .cache_dtype = {}});
+  const auto expected = nlohmann::json::parse(std::ifstream(fixture("tiny_expected.json")));
+  const Logits want = read_logits(fixture("tiny_expected.safetensors"), "logits_fp32");
+  const Logits got = runner.prompt(expected["ids"].get<std::vector<int32_t>>());
+  EXPECT_LE(difference(got, want), fp32_bound(model.config, want));
+  expect_greedy(runner, got.back(), expected["greedy_fp32"]);
 }
 
 TEST(Parity, deepseek_v2) {
