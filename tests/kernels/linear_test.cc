@@ -176,8 +176,9 @@ TEST(Linear, the_number_of_threads_does_not_change_a_bit) {
   for (const Types& types : {kTypes[0], kTypes[1], kTypes[3]}) {
     for (const int64_t tokens : {1, 17}) {
       Random random(testing::test_seed());
-      const Weights weight(random, types.weight, {71, 150});
-      const Tensor x = random.tensor(types.x, {tokens, 150}), out = *Tensor::create(types.out, {tokens, 71});
+      const Weights weight(random, types.weight, {701, 1100});
+      const Tensor x = random.tensor(types.x, {tokens, 1100}),
+                   out = *Tensor::create(types.out, {tokens, 701});
       const LinearParams p{.x = x.view(), .weight = weight.view(), .out = out.view()};
       for (const auto& impl : serving(p)) {
         run_poisoned(impl, p, PoisonPattern::kNan, 1);

@@ -21,6 +21,7 @@ using testing::run_every_way;
 using testing::run_poisoned;
 using testing::same_bits;
 using testing::serving;
+using testing::serving_fast;
 using testing::Values;
 using testing::Weights;
 
@@ -191,6 +192,23 @@ TEST(MoeExperts, a_token_alone_has_the_bits_it_has_in_any_batch) {
         const Tensor part = *Tensor::create(x_type, {count, 100});
         run_poisoned(impl, problem.slice(9, 9 + count, part.view()), PoisonPattern::kInf);
         EXPECT_TRUE(same_bits(part.view(), whole.out.slice(0, 9, 9 + count))) << impl.name << ", " << count;
+      }
+    }
+  }
+}
+
+// contract: C5
+TEST(MoeExperts, the_number_of_threads_does_not_change_a_bit) {
+  for (const auto& [x_type, weight_type] : kTypes) {
+    Random random(testing::test_seed(65));
+    const Problem problem(random, {9, 3, 5, 300, 200}, x_type, weight_type);
+    const MoeExpertsParams p = problem.params();
+    for (const auto& impl : serving_fast(p)) {
+      run_poisoned(impl, p, PoisonPattern::kNan, 1);
+      const Tensor one = testing::copy_of(p.out);
+      for (const int threads : {2, 3, 8}) {
+        run_poisoned(impl, p, PoisonPattern::kInf, threads);
+        EXPECT_TRUE(same_bits(p.out, one.view())) << impl.name << ", " << threads << " threads";
       }
     }
   }

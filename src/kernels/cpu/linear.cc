@@ -66,10 +66,11 @@ void linear(Isa isa, const ops::LinearParams& p, const KernelContext& context) {
     const TensorView x = p.x.slice(0, t, end), out = p.out.slice(0, t, end);
     Arena arena(context.workspace);
     std::byte* packed = take_packed(arena, k, end - t, w.cols);
-    pack_all(k, x, packed, context.num_threads);
+    const int team = team_size(context.num_threads, (end - t) * w.rows * w.cols);
+    pack_all(k, x, packed, team);
     const PackedTokens tokens = packed_tokens(k, packed, end - t, w.cols);
-    SharedRanges blocks(w.rows, context.num_threads, rows_at_once(k, w.rows, context.num_threads));
-    parallel_team(context.num_threads, [&](int thread, int) {
+    SharedRanges blocks(w.rows, team, rows_at_once(k, w.rows, team));
+    parallel_team(team, [&](int thread, int) {
       Arena own = arena;
       Worker worker{};
       for (int i = 0; i <= thread; ++i) worker = Worker::take(own, k, end - t, w.cols);
@@ -113,7 +114,7 @@ void head_linear(Isa isa, const ops::HeadLinearParams& p, const KernelContext& c
   for (int64_t t = 0; t < p.x.dim(0); t += kTokenBlock) {
     const int64_t end = std::min(t + kTokenBlock, p.x.dim(0));
     const TensorView x = p.x.slice(0, t, end).transpose(0, 1), out = p.out.slice(0, t, end).transpose(0, 1);
-    parallel_team(context.num_threads, [&](int thread, int threads) {
+    parallel_team(team_size(context.num_threads, (end - t) * rows * cols), [&](int thread, int threads) {
       Arena own(context.workspace);
       std::byte* packed = nullptr;
       Worker worker{};

@@ -78,6 +78,12 @@ inline PackedTokens packed_tokens(const MatmulKernels& k, const void* data, int6
           .group = group_of(k, num_tokens)};
 }
 
+// Threads worth waking for so many multiplications: each should have a few microseconds of them.
+inline int team_size(int num_threads, int64_t multiplications) {
+  constexpr int64_t kPerThread = 256 << 10;
+  return static_cast<int>(std::clamp<int64_t>(multiplications / kPerThread, 1, num_threads));
+}
+
 WeightRows weight_rows(const ops::WeightView& weight);
 
 // One thread's scratch of a product over up to `cols` columns.

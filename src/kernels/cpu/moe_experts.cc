@@ -188,13 +188,15 @@ void down_and_combine(const Block& b, int thread, int threads, const Worker& wor
 
 void run_block(const Block& b, const KernelContext& context, Arena arena) {
   const int64_t tokens = b.memory.grouping.num_tokens;
+  const int team =
+      team_size(context.num_threads, b.memory.grouping.num_rows * b.p.gate.rows() * b.p.gate.cols());
   // The last thread packs a lone group of each expert; few rows are not worth waking the team.
-  const int packers = b.memory.grouping.num_rows <= 64 ? 1 : context.num_threads;
+  const int packers = b.memory.grouping.num_rows <= 64 ? 1 : team;
   parallel_team(packers, [&](int thread, int threads) { pack_tokens(b, thread, threads); });
-  parallel_team(context.num_threads, [&](int thread, int threads) {
+  parallel_team(team, [&](int thread, int threads) {
     gate_and_up(b, thread, threads, Worker::of_thread(arena, b.k, b.p, tokens, thread));
   });
-  parallel_team(context.num_threads, [&](int thread, int threads) {
+  parallel_team(team, [&](int thread, int threads) {
     down_and_combine(b, thread, threads, Worker::of_thread(arena, b.k, b.p, tokens, thread));
   });
 }
