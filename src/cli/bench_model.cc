@@ -187,7 +187,7 @@ void print_rows(const std::vector<BenchRow>& rows, const Ceilings& ceilings, con
       static_cast<double>(ceilings.read.num_bytes()) / (1 << 20), ceilings.read.num_forms(),
       ceilings.read.best_form(), ceilings.read.best_bytes_per_second() * 1e-9);
   if (ceilings.gemm)
-    fmt::print("prefill: share of oneDNN's best product of {} shapes, {:.1f} GFLOP/s at {}\n",
+    fmt::print("prefill: share of oneDNN's best product of {} shapes in the run, {:.1f} GFLOP/s at {}\n",
                ceilings.gemm->num_forms, ceilings.gemm->flops_per_second * 1e-9, ceilings.gemm->form);
   fmt::print("{}\n", memory_text(memory));
 }
@@ -240,17 +240,20 @@ int bench_model(const BenchFlags& flags) {
     rows.push_back(*row);
   }
   const MemoryUse memory = memory_use(**engine);  // before oneDNN's products take theirs
-  const Ceilings ceilings{
-      ceiling, measure_gemm_ceiling(kGemmRows, (*engine)->model().activation, (*engine)->num_threads())};
+  Ceilings ceilings{ceiling, {}};
+  for (int round = 0; round < flags.rounds; ++round)
+    ceilings.gemm = best_of(ceilings.gemm, measure_gemm_ceiling(kGemmRows, (*engine)->model().activation,
+                                                                (*engine)->num_threads()));
   if (flags.json) {
     if (const Status s = print_json(rows, ceilings, memory); !s) return fail(s.error());
   } else {
     print_rows(rows, ceilings, memory);
   }
   for (const BenchRow& row : rows)
-    if (row.share() > 1)
+    if (row.share() > 1 ||
+        (ceilings.gemm && row.prefill_flops_per_second() > ceilings.gemm->flops_per_second))
       return fail(make_error(ErrorCode::kExhausted,
-                             "a share above 100 % at context {}: the read loops did not reach the ceiling",
+                             "a share above 100 % at context {}: the loops of the bound did not reach it",
                              row.context));
   return kOk;
 }

@@ -1,6 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/gemm_ceiling.h"
 
+namespace latent::cli {
+
+std::optional<GemmCeiling> best_of(const std::optional<GemmCeiling>& a, const std::optional<GemmCeiling>& b) {
+  if (!a || !b) return a ? a : b;
+  return a->flops_per_second > b->flops_per_second ? a : b;
+}
+
+}  // namespace latent::cli
+
 #ifdef LATENT_ONEDNN
 
 #include <fmt/core.h>

@@ -19,4 +19,7 @@ struct GemmCeiling {
 // nullopt in a build without oneDNN. A few tenths of a second.
 std::optional<GemmCeiling> measure_gemm_ceiling(int rows, DType dtype, int num_threads);
 
+// The better of two measurements of one run.
+std::optional<GemmCeiling> best_of(const std::optional<GemmCeiling>& a, const std::optional<GemmCeiling>& b);
+
 }  // namespace latent::cli
