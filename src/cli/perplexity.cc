@@ -37,10 +37,10 @@ struct Totals {
 
 // Scores ids[first_scored, …) of one window and adds them up.
 Status add_window(OpenModel& open, const std::vector<int32_t>& ids, Totals& totals) {
-  return score_rows(*open.engine, ids, [&](int position, std::span<const float> logits) {
+  return score_rows(*open.engine, ids, [&](int position, std::span<const float>, double next_logprob) {
     const size_t next = static_cast<size_t>(position) + 1;
     if (next >= ids.size()) return;
-    totals.nats -= log_probability(logits, ids[next]);
+    totals.nats -= next_logprob;
     totals.bytes += static_cast<int64_t>(open.tokenizer->token_bytes(ids[next]).size());
     ++totals.tokens;
   });

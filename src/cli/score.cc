@@ -104,14 +104,15 @@ int score(const ScoreFlags& flags) {
   }
   runtime::Sampler sampler(vocab);
   std::vector<ScoredRow> rows;
-  const Status status = score_rows(*open->engine, *ids, [&](int position, std::span<const float> row) {
-    ScoredRow scored;
-    const size_t next = static_cast<size_t>(position) + 1;
-    if (next < ids->size()) scored.next_logprob = log_probability(row, (*ids)[next]);
-    if (flags.top > 0) scored.best = sampler.logprobs(row, 0, flags.top).best;
-    rows.push_back(std::move(scored));
-    if (!flags.logits.empty()) std::memcpy(logits.view().row<float>(position), row.data(), row.size_bytes());
-  });
+  const Status status =
+      score_rows(*open->engine, *ids, [&](int position, std::span<const float> row, double next_logprob) {
+        ScoredRow scored;
+        if (static_cast<size_t>(position) + 1 < ids->size()) scored.next_logprob = next_logprob;
+        if (flags.top > 0) scored.best = sampler.logprobs(row, 0, flags.top).best;
+        rows.push_back(std::move(scored));
+        if (!flags.logits.empty())
+          std::memcpy(logits.view().row<float>(position), row.data(), row.size_bytes());
+      });
   if (!status) return fail(status.error());
   if (!flags.logits.empty())
     if (const Status s = write_logits(flags.logits, logits); !s) return fail(s.error());
