@@ -10,6 +10,7 @@
 #include "model/loader.h"
 #include "model/weight_map.h"
 #include "runtime/tiny_tokenizer.h"
+#include "testing/sanitizer.h"
 
 namespace latent::cli {
 namespace {
@@ -71,6 +72,7 @@ int64_t allowed_bytes(const std::string& model) {
 }
 
 void expect_bounded(const char* config_json, DType dtype) {
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer keeps memory of its own";
   const testing::TempFolder folder;
   write_model(folder, config_json, dtype);
   const std::string model = folder.path().string();
@@ -102,6 +104,7 @@ TEST(SlowMemory, a_block_fp8_model_holds_its_weights_its_cache_and_a_tenth) {
 
 // The tiny model: 64 MiB beside its weights and cache.
 TEST(Memory, a_small_model_holds_64_mib_more) {
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer keeps memory of its own";
   const std::string model = std::string(LATENT_SOURCE_DIR) + "/models/tiny";
   const Outcome run = run_latent({"run", model, "--prompt", "Call me", "-n", "8", "--json"});
   ASSERT_EQ(run.exit_code, 0) << run.err;

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "testing/sanitizer.h"
+
 namespace latent {
 namespace {
 
@@ -76,9 +78,7 @@ int64_t resident_bytes() {
 }
 
 TEST(HostBuffer, takes_at_most_a_64th_more_than_asked_for) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "a sanitizer's allocator keeps memory of its own";
-#else
+  if (testing::kSanitized) GTEST_SKIP() << "a sanitizer keeps memory of its own";
   if (resident_bytes() == 0) GTEST_SKIP() << "the system does not tell";
   std::vector<HostBuffer> held;
   const int64_t before = resident_bytes();
@@ -91,7 +91,6 @@ TEST(HostBuffer, takes_at_most_a_64th_more_than_asked_for) {
   }
   const int64_t small_pages = 60 * sysconf(_SC_PAGESIZE), own = int64_t{1} << 20;
   EXPECT_LE(resident_bytes() - before, asked + asked / 64 + small_pages + own);
-#endif
 }
 
 TEST(HostBuffer, more_than_there_is_is_an_error) {
