@@ -222,14 +222,9 @@ struct Bf16Matmul {
       for (__m512& a : row_acc) a = _mm512_setzero_ps();
   }
 
-  static void load_sums(const float* sums, bool none, __m512 (&acc)[kTokens][kRows]) {
+  static void load_sums(const float* sums, __m512 (&acc)[kTokens][kRows]) {
     for (int t = 0; t < kTokens; ++t)
-      for (int r = 0; r < kRows; ++r)
-        acc[t][r] = none ? _mm512_setzero_ps() : _mm512_load_ps(sums + (t * kRows + r) * kLanes);
-  }
-  static void store_sums(const __m512 (&acc)[kTokens][kRows], float* sums) {
-    for (int t = 0; t < kTokens; ++t)
-      for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + (t * kRows + r) * kLanes, acc[t][r]);
+      for (int r = 0; r < kRows; ++r) acc[t][r] = _mm512_load_ps(sums + (t * kRows + r) * kLanes);
   }
 
   // sums += the chunks, block of columns by block, each times its scale. The sums stay in memory, for no
@@ -255,20 +250,18 @@ struct Bf16Matmul {
     }
   }
 
-  // Chunks [first, first + count) of a tile times a group of tokens. The sums go on from `sums` and back
-  // there, or to y (kTokens rows of kRows) after the last chunk.
+  // Chunks [first, first + count) of a tile times a group of tokens, all of them without scales. Scaled sums
+  // go on from `sums` and back there; after the last chunk they go to y (kTokens rows of kRows).
   static void multiply_tile(const MultiplyJob& job, const Tile& tile, const char* x, int64_t first,
                             int64_t count, float* sums, float* y) {
-    const bool last = first + count == job.x.num_chunks;
     __m512 acc[kTokens][kRows];
     if constexpr (Rows::kScaled) {
       add_scaled(job, tile, x, first, count, sums);
-      if (!last) return;
-      load_sums(sums, false, acc);
+      if (first + count != job.x.num_chunks) return;
+      load_sums(sums, acc);
     } else {
-      load_sums(sums, first == 0, acc);
+      clear(acc);
       add_chunks(tile, x, first, count, acc);
-      if (!last) return store_sums(acc, sums);
     }
     store_tile_sums(acc, y, job.y_stride);
   }
@@ -295,12 +288,12 @@ struct Bf16Matmul {
     return tile;
   }
 
-  // Chunks of a block of columns that a group of tokens stays in the first-level cache for: about 2048
-  // columns, whole scale blocks.
+  // Chunks of a block of columns. Sums that are in memory anyway, for their scales, pay nothing for stopping
+  // after about 2048 columns, whole scale blocks, so that a group of tokens stays in the first-level cache.
   static int64_t block_chunks(const MultiplyJob& job) {
     constexpr int64_t kCols = 2048;
-    if (job.panel_rows == kRows) return job.x.num_chunks;
-    const int64_t unit = Rows::kScaled ? job.weight.block_cols : kChunk;
+    if (!Rows::kScaled || job.panel_rows == kRows) return job.x.num_chunks;
+    const int64_t unit = job.weight.block_cols;
     return (kCols > unit ? kCols / unit * unit : unit) / kChunk;
   }
 
