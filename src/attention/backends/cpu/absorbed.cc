@@ -109,9 +109,10 @@ class TaskWorker {
     if (!in_place_) return;
     const int begin = chunk * task_.chunk_tokens;
     const int last = last_tile();
+    const int64_t bytes = tile_bytes();
     for (int tile = 0; tile < kTilesAhead; ++tile) {
       const std::byte* rows = rows_.row(std::min(begin + tile * kTileTokens, last));
-      for (int64_t at = 0; at < tile_bytes(); at += 64) __builtin_prefetch(rows + at);
+      for (int64_t at = 0; at < bytes; at += 64) __builtin_prefetch(rows + at);
     }
   }
 
