@@ -7,6 +7,8 @@
 #include <cmath>
 #include <fstream>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace latent {
 namespace {
@@ -28,5 +30,21 @@ int available_cores() {
   const int affine = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
   return std::max(1, std::min(affine, quota_cores()));
 }
+
+#ifndef LATENT_OPENMP
+void run_started_team(int num_threads, void (*member)(void*, int, int), void* body) {
+  thread_local bool in_team = false;
+  if (num_threads <= 1 || in_team) return member(body, 0, 1);
+  const auto run = [&](int thread) {
+    in_team = true;
+    member(body, thread, num_threads);
+    in_team = false;
+  };
+  std::vector<std::jthread> others;
+  others.reserve(static_cast<size_t>(num_threads - 1));
+  for (int thread = 1; thread < num_threads; ++thread) others.emplace_back(run, thread);
+  run(0);
+}
+#endif
 
 }  // namespace latent

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compute threads: OpenMP where it is built in, one thread else. Never nested, never oversubscribed.
+// Compute threads: OpenMP's where it is built in; else threads are started for each team, which is slow, but
+// lets ThreadSanitizer see every synchronisation (it cannot look into OpenMP). Never nested, never
+// oversubscribed.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
 #ifdef LATENT_OPENMP
@@ -31,6 +35,11 @@ constexpr Range split_range(int64_t total, int index, int parts, int64_t grain =
   return {begin < total ? begin : total, end < total ? end : total};
 }
 
+#ifndef LATENT_OPENMP
+// member(body, thread, num_threads) on every thread of a team; a team within a team has one thread.
+void run_started_team(int num_threads, void (*member)(void* body, int thread, int num_threads), void* body);
+#endif
+
 // Runs body(thread, num_threads) on every thread of the team and waits for all. `num_threads` passed to the
 // body is the size the team really has.
 template <class Body>
@@ -41,8 +50,14 @@ void parallel_team(int num_threads, Body&& body) {
     body(omp_get_thread_num(), omp_get_num_threads());
     return;
   }
-#endif
   body(0, 1);
+#else
+  using Callable = std::remove_reference_t<Body>;
+  run_started_team(
+      num_threads,
+      [](void* callable, int thread, int threads) { (*static_cast<Callable*>(callable))(thread, threads); },
+      const_cast<std::remove_const_t<Callable>*>(std::addressof(body)));
+#endif
 }
 
 // Runs body(Range) over [0, total) split into one contiguous range a thread.

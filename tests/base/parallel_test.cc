@@ -72,6 +72,29 @@ TEST(Parallel, one_thread_of_shared_ranges_does_what_absent_ones_would) {
   for (const int d : done) EXPECT_EQ(d, 1);
 }
 
+TEST(Parallel, a_team_within_a_team_has_one_member) {
+  std::atomic<int> inner{0}, outer{0};
+  parallel_team(3, [&](int, int threads) {
+    outer = threads;
+    parallel_team(3, [&](int thread, int inner_threads) {
+      EXPECT_EQ(thread, 0);
+      EXPECT_EQ(inner_threads, 1);
+      ++inner;
+    });
+  });
+  EXPECT_EQ(inner, outer);
+}
+
+TEST(Parallel, what_a_team_wrote_is_seen_after_it) {
+  std::vector<int> written(64, 0);
+  for (int round = 1; round <= 3; ++round) {
+    parallel_ranges(4, 64, 1, [&](Range r) {
+      for (int64_t i = r.begin; i < r.end; ++i) written[static_cast<size_t>(i)] += 1;
+    });
+    for (const int value : written) EXPECT_EQ(value, round);
+  }
+}
+
 TEST(Parallel, nothing_to_do_runs_nothing) {
   parallel_ranges(4, 0, 1, [](Range) { ADD_FAILURE(); });
 }
