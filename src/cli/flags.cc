@@ -2,6 +2,8 @@
 #include "cli/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
+#include <limits>
 #include <random>
 
 #include "cli/generation_defaults.h"
@@ -19,6 +21,14 @@ Result<runtime::LogitBias> parse_logit_bias(const std::string& text) {
       !CLI::detail::lexical_cast(text.substr(equals + 1), bias.bias))
     return make_error(ErrorCode::kInvalidArgument, "--logit-bias '{}' is not ID=BIAS, e.g. 42=-100", text);
   return bias;
+}
+
+// CLI11 lets -1 and what is beyond 64 bits become the largest seed.
+std::string seed_error(const std::string& text) {
+  uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error == std::errc() && end == text.data() + text.size()) return "";
+  return fmt::format("'{}' is not a whole number from 0 to {}", text, std::numeric_limits<uint64_t>::max());
 }
 
 }  // namespace
@@ -102,7 +112,8 @@ void add_sampling_flags(CLI::App& app, SamplingFlags& flags) {
          "ID=BIAS: add to the logit of a token, -100 to 100; may be repeated")
       ->allow_extra_args(false);
   option("--seed", flags.seed,
-         "Seed of the draws; the same seed draws the same tokens. Left out: a fresh one");
+         "Seed of the draws; the same seed draws the same tokens. Left out: a fresh one")
+      ->check(seed_error);
   option("--stop", flags.stop, "End before this text; may be repeated")->allow_extra_args(false);
   option("--stop-id", flags.stop_ids, "End at this token id; may be repeated")->allow_extra_args(false);
   app.add_flag("--ignore-eos", flags.ignore_eos, "Go on past the model's end-of-sequence tokens")

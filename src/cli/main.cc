@@ -10,6 +10,7 @@
 #include "cli/completion.h"
 #include "cli/environment.h"
 #include "cli/exit_code.h"
+#include "cli/usage_error.h"
 #include "cli/version.h"
 
 namespace latent::cli {
@@ -82,7 +83,7 @@ int parse_and_run(int argc, char** argv) {
     if (const std::string word = unknown_command(app); !word.empty() && error.get_exit_code() != 0)
       return fail(
           make_error(ErrorCode::kInvalidArgument, "no command is called '{}'; --help lists them", word));
-    return app.exit(error) == 0 ? kOk : kUsageError;
+    return error.get_exit_code() == 0 ? app.exit(error) : fail(usage_error(app, error));
   }
   const int code = action();
   log(LogLevel::kDebug, "peak resident memory: {} bytes", peak_resident_bytes());

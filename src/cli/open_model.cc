@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "cli/progress.h"
+#include "io/safetensors.h"
 
 namespace latent::cli {
 namespace {
@@ -15,8 +16,10 @@ namespace {
 void log_report(const model::LoadReport& report) {
   for (const int layer : report.skipped_layers)
     log(LogLevel::kInfo, "layer {} of the checkpoint (multi-token prediction) is not used", layer);
-  for (const std::string& name : report.unknown_tensors)
-    log(LogLevel::kInfo, "tensor {} of the checkpoint is not used", name);
+  if (!report.unknown_tensors.empty())
+    log(LogLevel::kWarn,
+        "{} tensors of the checkpoint are not used by the model that config.json describes: {}",
+        report.unknown_tensors.size(), io::list_some(report.unknown_tensors));
   for (const std::string& name : report.stale_tensors)
     log(LogLevel::kInfo, "{} is in the folder but not in the index", name);
 }

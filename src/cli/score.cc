@@ -137,7 +137,7 @@ void add_score(CLI::App& app, Action& action) {
   input->add_option("--token-ids", flags->token_ids, "File with a JSON list of token ids, taken as they are");
   input->require_option(1);
   command->add_option("--top", flags->top, "The best tokens at each position, too")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1 << 20));
   command->add_option(
       "--json", flags->json,
       "Write {token_ids, logprobs, total_logprob, top} here, - for stdout, instead of the table. "

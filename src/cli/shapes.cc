@@ -24,7 +24,7 @@ void add_model_or_shape(CLI::App& app, EngineFlags& flags, ShapeFlags& shape) {
       ->check(CLI::IsMember(model::shape_names()));
   app.add_option("--layers", shape.layers,
                  "With --shape: keep only the first layers, the last of them MoE if the model has any")
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Range(1, 1024));
   add_engine_flags(app, flags, /*needs_model=*/false);
 }
 

@@ -76,10 +76,14 @@ Status write_safetensors(const std::filesystem::path& path, std::span<const Name
     const size_t bytes_a = dtype_bytes(a->view.dtype()), bytes_b = dtype_bytes(b->view.dtype());
     return bytes_a != bytes_b ? bytes_a > bytes_b : a->name < b->name;
   });
+  const std::string header = padded_header(order, metadata);
+  std::error_code absent, code;
+  const std::filesystem::file_status old = std::filesystem::symlink_status(path, absent);
+  if (std::filesystem::exists(old) && !std::filesystem::is_regular_file(old))
+    return write_file(path, order, header);  // a device, a pipe or a link stays what it is
   std::filesystem::path partial = path;
   partial += ".partial";
-  Status written = write_file(partial, order, padded_header(order, metadata));
-  std::error_code code;
+  Status written = write_file(partial, order, header);
   if (written) std::filesystem::rename(partial, path, code);
   if (code) written = make_error(ErrorCode::kIo, "cannot write {}: {}", path.string(), code.message());
   if (!written) std::filesystem::remove(partial, code);

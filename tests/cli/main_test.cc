@@ -64,6 +64,17 @@ TEST_F(MainCommand, whatever_is_wrong_is_said_and_has_its_exit_code) {
       {{"run", model(), "--token-ids", ids, "--max-tokens", "0"}, 2, {"max_tokens", "0"}},
       {{"run", model(), "--token-ids", ids, "--max-tokens", "1000"}, 2, {"1000", "256"}},
       {{"run", model(), "--token-ids", ids, "--max-tokens", "99999999999"}, 2, {"99999999999"}},
+      {{"run", model(), "--token-ids", ids, "--max-tokens", "1.5"},
+       2,
+       {"--max-tokens '1.5'", "whole number"}},
+      {{"run", model(), "--token-ids", ids, "--max-tokens="},
+       2,
+       {"--max-tokens needs a value", "latent run"}},
+      {{"run", model(), "--token-ids", ids, "--temperature", "warm"},
+       2,
+       {"--temperature 'warm'", "not a number"}},
+      {{"run", model(), "--token-ids", ids, "--seed", "-1"}, 2, {"--seed", "'-1'", "18446744073709551615"}},
+      {{"run", model(), "--token-ids", ids, "--seed", "18446744073709551616"}, 2, {"'18446744073709551616'"}},
       {{"run", model(), "--token-ids", ids, "--temperature", "-1"}, 2, {"temperature", "-1"}},
       {{"run", model(), "--token-ids", ids, "--top-p", "1.5"}, 2, {"top_p", "1.5"}},
       {{"run", model(), "--token-ids", ids, "--logit-bias", "5"}, 2, {"ID=BIAS"}},
@@ -105,6 +116,7 @@ TEST_F(MainCommand, whatever_is_wrong_is_said_and_has_its_exit_code) {
     for (const std::string& a : c.arguments) line += " " + a;
     EXPECT_EQ(outcome.exit_code, c.exit_code) << line << "\n" << outcome.err;
     EXPECT_EQ(outcome.out, "") << line;
+    EXPECT_TRUE(contains(outcome.err, "latent: error: ")) << line << "\n" << outcome.err;
     for (const std::string& word : c.words)
       EXPECT_TRUE(contains(outcome.err, word)) << line << "\n" << outcome.err;
   }
@@ -140,6 +152,19 @@ TEST_F(MainCommand, a_damaged_model_is_refused_by_name) {
       contains(damaged("bad-generation",
                        [&](const auto&) { folder.write("bad-generation/generation_config.json", "[]"); }),
                "generation_config"));
+}
+
+TEST_F(MainCommand, weights_that_the_config_does_not_name_are_reported) {
+  const testing::TempFolder folder;
+  const std::filesystem::path copy = folder.path() / "model";
+  std::filesystem::copy(model(), copy, std::filesystem::copy_options::recursive);
+  Json config = parse(read_file(copy / "config.json"));
+  config["n_shared_experts"] = 0;
+  folder.write("model/config.json", config.dump());
+  const Outcome outcome =
+      run_latent({"run", copy.string(), "--token-ids", folder.write("ids.json", "[1]").string(), "-n", "1"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "not used") && contains(outcome.err, "shared_experts")) << outcome.err;
 }
 
 TEST_F(MainCommand, a_result_that_cannot_be_written_is_an_error) {

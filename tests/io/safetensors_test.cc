@@ -182,6 +182,21 @@ TEST(WriteSafetensors, round_trips_names_shapes_and_bytes) {
         << t.name;
 }
 
+TEST(WriteSafetensors, writes_through_what_is_no_regular_file_and_leaves_it_in_place) {
+  const testing::TempFolder folder;
+  const Tensor a = make(DType::kF32, {2}, 1);
+  const NamedView view{"a", a.view()};
+  const std::filesystem::path target = folder.write("target", "old"), link = folder.path() / "link",
+                              device = folder.path() / "device";
+  std::filesystem::create_symlink(target, link);
+  std::filesystem::create_symlink("/dev/full", device);
+  EXPECT_TRUE(write_safetensors(link, std::span(&view, 1)).ok());
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_TRUE(SafetensorsFile::open(target).ok());
+  EXPECT_EQ(write_safetensors(device, std::span(&view, 1)).error().code, ErrorCode::kIo);
+  EXPECT_TRUE(std::filesystem::is_symlink(device));
+}
+
 TEST(WriteSafetensors, leaves_nothing_behind_when_it_fails) {
   testing::TempFolder folder;
   const Tensor a = make(DType::kU8, {3}, 1);
