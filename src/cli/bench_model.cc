@@ -31,6 +31,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kMaxReadBytes = size_t{2} << 30;
+constexpr int kDefaultContexts[] = {512, 2048};
 constexpr int kGemmRows = 512;
 constexpr double kFirstReads = 0.5;  // seconds for choosing the best read loop
 
@@ -38,7 +39,7 @@ struct BenchFlags {
   EngineFlags engine;
   ShapeFlags shape;
   std::string dtype = "bf16";
-  std::vector<int> contexts = {512, 2048};
+  std::vector<int> contexts;  // empty: kDefaultContexts, as far as the model goes
   int decode_tokens = 16;
   int rounds = 3;
   bool json = false;
@@ -63,17 +64,35 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-Result<model::LoadedModel> make_model(const BenchFlags& flags) {
-  const int context =
-      *std::max_element(flags.contexts.begin(), flags.contexts.end()) + flags.decode_tokens + 1;
+// The context limit that a prompt of this length needs.
+int context_for(int prompt, const BenchFlags& flags) { return prompt + flags.decode_tokens + 1; }
+
+// The prompt lengths to time: those asked for, or the default ones cut to what the model can take.
+Result<std::vector<int>> choose_contexts(const BenchFlags& flags, const model::ModelConfig& config) {
+  const int longest = config.max_positions - context_for(0, flags);
+  std::vector<int> contexts = flags.contexts;
+  if (contexts.empty())
+    for (const int context : kDefaultContexts)
+      if (const int fitting = std::min(context, std::max(longest, 1));
+          contexts.empty() || contexts.back() < fitting)
+        contexts.push_back(fitting);
+  for (const int context : contexts)
+    if (context < 1 || context > longest)
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          "--contexts {} and --decode-tokens {}; {} has {} positions, so a prompt may have 1 to {} tokens",
+          context, flags.decode_tokens, config.architecture_name, config.max_positions, std::max(longest, 0));
+  return contexts;
+}
+
+Result<model::LoadedModel> make_model(const BenchFlags& flags, const model::ModelConfig& shape, int longest) {
+  const int context = context_for(longest, flags);
   EngineFlags engine = flags.engine;
   engine.context = context;
   if (!engine.model.empty()) return load_weights(engine);
-  const Result<model::ModelConfig> config = chosen_config(engine.model, flags.shape);
-  if (!config) return config.error();
   const std::map<std::string, DType> types = {
       {"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", DType::kF16}, {"fp8", DType::kF8E4M3}};
-  return model::random_weights(*config,
+  return model::random_weights(shape,
                                {.dtype = types.at(flags.dtype),
                                 .max_positions = context,
                                 .num_threads = engine.threads > 0 ? engine.threads : available_cores()});
@@ -211,21 +230,16 @@ Status print_json(const std::vector<BenchRow>& rows, const Ceilings& ceilings, c
   return write_json("-", report);
 }
 
-Status check_flags(const BenchFlags& flags) {
-  const int longest = 1 << 20;
-  for (const int context : flags.contexts)
-    if (context < 1 || context > longest)
-      return make_error(ErrorCode::kInvalidArgument, "--contexts {}; each must be from 1 to {}", context,
-                        longest);
-  return {};
-}
-
 int bench_model(const BenchFlags& flags) {
   catch_interrupts();
-  if (const Status s = check_flags(flags); !s) return fail(s.error());
   const Result<runtime::EngineOptions> options = engine_options(flags.engine);
   if (!options) return fail(options.error());
-  Result<model::LoadedModel> model = make_model(flags);
+  const Result<model::ModelConfig> config = chosen_config(flags.engine.model, flags.shape);
+  if (!config) return fail(config.error());
+  const Result<std::vector<int>> contexts = choose_contexts(flags, *config);
+  if (!contexts) return fail(contexts.error());
+  Result<model::LoadedModel> model =
+      make_model(flags, *config, *std::max_element(contexts->begin(), contexts->end()));
   if (!model) return fail(model.error());
   Result<std::unique_ptr<runtime::Engine>> engine =
       runtime::Engine::create(*std::move(model), nullptr, *options);
@@ -234,7 +248,7 @@ int bench_model(const BenchFlags& flags) {
                       (*engine)->num_threads());
   ceiling.measure_for(kFirstReads);
   std::vector<BenchRow> rows;
-  for (const int context : flags.contexts) {
+  for (const int context : *contexts) {
     const Result<BenchRow> row = measure(**engine, ceiling, context, flags);
     if (!row) return fail(row.error());
     rows.push_back(*row);
@@ -267,9 +281,10 @@ void add_bench_model(CLI::App& bench, Action& action) {
   command->add_option("--dtype", flags->dtype, "With --shape: type of the random weights")
       ->check(CLI::IsMember({"bf16", "fp32", "fp16", "fp8"}))
       ->capture_default_str();
-  command->add_option("--contexts", flags->contexts, "Prompt lengths, like 512,2048")
-      ->delimiter(',')
-      ->capture_default_str();
+  command
+      ->add_option("--contexts", flags->contexts,
+                   "Prompt lengths, like 512,2048; left out: these two, as far as the model's context goes")
+      ->delimiter(',');
   command->add_option("--decode-tokens", flags->decode_tokens, "Generated tokens timed at each context")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();

@@ -2,6 +2,8 @@
 // The program: environment, command line, command, exit code.
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <new>
+#include <system_error>
 
 #include "base/env.h"
 #include "base/log.h"
@@ -61,6 +63,19 @@ std::string unknown_command(const CLI::App& app) {
   return command->get_require_subcommand_min() > 0 && !rest.empty() ? rest.front() : "";
 }
 
+// What the libraries below us throw: {fmt} when stdout takes no more, the standard library without memory.
+int act(const Action& action) {
+  try {
+    return action();
+  } catch (const std::system_error& error) {
+    return fail(
+        make_error(ErrorCode::kIo, "stdout did not take all of the result ({})", error.code().message()));
+  } catch (const std::bad_alloc&) {
+    return fail(
+        make_error(ErrorCode::kExhausted, "out of memory; try a smaller --context or --prefill-chunk"));
+  }
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app("Inference engine for models with multi-head latent attention: generate, score, measure.",
                "latent");
@@ -85,7 +100,7 @@ int parse_and_run(int argc, char** argv) {
           make_error(ErrorCode::kInvalidArgument, "no command is called '{}'; --help lists them", word));
     return error.get_exit_code() == 0 ? app.exit(error) : fail(usage_error(app, error));
   }
-  const int code = action();
+  const int code = act(action);
   log(LogLevel::kDebug, "peak resident memory: {} bytes", peak_resident_bytes());
   return code;
 }

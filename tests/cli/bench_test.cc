@@ -20,5 +20,14 @@ TEST_F(BenchCommand, bench_model_reports_in_the_common_envelope) {
   EXPECT_GT(report["rows"][0]["decode_tokens_per_s"], 0);
 }
 
+TEST_F(BenchCommand, default_contexts_fit_the_model) {
+  const Outcome run =
+      run_latent({"bench", "model", model(), "--decode-tokens", "4", "--rounds", "1", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json rows = parse(run.out)["rows"];
+  ASSERT_EQ(rows.size(), 1u) << "both defaults are longer than the model's context";
+  EXPECT_EQ(rows[0]["context"], kContext - 5);
+}
+
 }  // namespace
 }  // namespace latent::cli

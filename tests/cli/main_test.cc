@@ -168,10 +168,16 @@ TEST_F(MainCommand, weights_that_the_config_does_not_name_are_reported) {
 }
 
 TEST_F(MainCommand, a_result_that_cannot_be_written_is_an_error) {
-  const std::string command =
-      std::string(LATENT_BINARY_DIR) + "/latent --version > /dev/full 2> " + path("full.err");
-  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1);
-  EXPECT_TRUE(contains(read_file(path("full.err")), "stdout"));
+  const std::string ids = write("three.json", "[1, 2, 3]");
+  for (const std::string& arguments :
+       {std::string("--version"), "score " + model() + " --token-ids " + ids, "inspect " + model(),
+        "run " + model() + " --token-ids " + ids + " -n 2"})
+    for (const char* sink : {"> /dev/full", ">&-"}) {
+      const std::string command =
+          std::string(LATENT_BINARY_DIR) + "/latent " + arguments + " " + sink + " 2> " + path("full.err");
+      EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1) << command;
+      EXPECT_TRUE(contains(read_file(path("full.err")), "stdout")) << command;
+    }
 }
 
 }  // namespace
