@@ -124,10 +124,24 @@ class Drawing {
     for (const ValueId id : graph_.nodes[node].inputs) {
       const auto from = at.find(static_cast<size_t>(uses_.producer[static_cast<size_t>(id)]));
       if (from == at.end()) continue;
-      const int x1 = from->second.first + kBoxWidth / 2, y1 = from->second.second + kBoxHeight;
-      body_ += fmt::format("<path d=\"M{} {} C{} {} {} {} {} {}\" fill=\"none\" stroke=\"#999\"/>\n", x1, y1,
-                           x1, y1 + kGapY, x + kBoxWidth / 2, y - kGapY, x + kBoxWidth / 2, y);
+      draw_edge(from->second, {x, y});
     }
+  }
+
+  // From the bottom of a box to the top of another. Past boxes in between it goes beside them, in the gap
+  // between two columns, so that a residual is seen to pass them.
+  void draw_edge(std::pair<int, int> from, std::pair<int, int> to) {
+    const int x1 = from.first + kBoxWidth / 2, y1 = from.second + kBoxHeight, x2 = to.first + kBoxWidth / 2,
+              y2 = to.second;
+    std::string path = fmt::format("M{} {} ", x1, y1);
+    if (y2 - y1 > kGapY) {
+      const int lane = from.first + kBoxWidth + 4 + 4 * (lanes_++ % 5);
+      path += fmt::format("C{} {} {} {} {} {} L{} {} C{} {} {} {} ", x1, y1 + kGapY, lane, y1, lane,
+                          y1 + kGapY, lane, y2 - kGapY, lane, y2, x2, y2 - kGapY);
+    } else {
+      path += fmt::format("C{} {} {} {} ", x1, y1 + kGapY, x2, y2 - kGapY);
+    }
+    body_ += fmt::format("<path d=\"{}{} {}\" fill=\"none\" stroke=\"#999\"/>\n", path, x2, y2);
   }
 
   void draw_box(const Node& node, std::pair<int, int> corner) {
@@ -152,6 +166,7 @@ class Drawing {
   std::string body_;
   int y_ = kMargin;
   int columns_ = 1;
+  int lanes_ = 0;
 };
 
 }  // namespace

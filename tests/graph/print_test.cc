@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "graph/tiny_graph.h"
 
@@ -41,6 +42,31 @@ TEST(Print, svg_draws_like_layers_once) {
   const std::string svg = print_svg(graph);
   EXPECT_EQ(occurrences(svg, "<g>"), boxes);
   EXPECT_NE(svg.find("layers 0 to 1, all alike"), std::string::npos);
+}
+
+TEST(Print, svg_edges_go_beside_the_boxes_they_pass) {
+  const std::string svg = print_svg(testing::tiny_graph());
+  std::vector<std::pair<double, double>> columns;  // left and right edges of boxes
+  for (size_t at = svg.find("<rect x="); at != std::string::npos; at = svg.find("<rect x=", at + 1)) {
+    double x = 0, y = 0, width = 0;
+    ASSERT_EQ(std::sscanf(svg.c_str() + at, "<rect x=\"%lf\" y=\"%lf\" width=\"%lf\"", &x, &y, &width), 3);
+    columns.emplace_back(x, x + width);
+  }
+  int passing = 0;
+  for (size_t at = svg.find("<path d="); at != std::string::npos; at = svg.find("<path d=", at + 1)) {
+    double x1, y1, c[6], lane, low;
+    const int read = std::sscanf(svg.c_str() + at, "<path d=\"M%lf %lf C%lf %lf %lf %lf %lf %lf L%lf %lf",
+                                 &x1, &y1, c, c + 1, c + 2, c + 3, c + 4, c + 5, &lane, &low);
+    if (read != 10) {
+      ASSERT_EQ(read, 8);
+      EXPECT_LT(c[5] - y1, 30) << "an edge to the next row";
+      continue;
+    }
+    ++passing;
+    EXPECT_LE(y1, low);
+    for (const auto& [left, right] : columns) EXPECT_TRUE(lane < left || lane > right) << lane;
+  }
+  EXPECT_GE(passing, 1) << "a residual";
 }
 
 }  // namespace
