@@ -64,6 +64,7 @@ struct Tokenizer::Impl {
   void add_tokens(const TokenizerParts& parts);
   Result<int32_t> named_token(const std::optional<std::string>& content, std::string_view key) const;
   Status set_ends(const TokenizerConfig& config);
+  Status check_ends() const;  // what goes around a prompt are tokens
   Status set_eos(const TokenizerConfig& config, std::string_view generation_config);
   const TokenInfo* find(int32_t id) const {
     return id >= 0 && static_cast<size_t>(id) < tokens.size() ? &tokens[static_cast<size_t>(id)] : nullptr;
@@ -136,11 +137,22 @@ Status Tokenizer::Impl::set_ends(const TokenizerConfig& config) {
   }
   if (config.add_eos) {
     suffix.clear();
-    if (!*config.add_eos) return {};
+    if (!*config.add_eos) return check_ends();
     const Result<int32_t> id = named_token(config.eos_token, "eos_token");
     if (!id) return id.error();
     suffix = {*id};
   }
+  return check_ends();
+}
+
+Status Tokenizer::Impl::check_ends() const {
+  for (const std::vector<int32_t>* side : {&prefix, &suffix})
+    for (const int32_t id : *side)
+      if (id >= static_cast<int64_t>(tokens.size()))
+        return make_error(
+            ErrorCode::kCorrupt,
+            "tokenizer.json: the post_processor adds token {}, but the highest of this tokenizer is {}", id,
+            tokens.size() - 1);
   return {};
 }
 

@@ -64,13 +64,17 @@ TEST(PipelineJson, refuses_templates_it_cannot_do) {
   const auto with_template = [](const std::string& single) {
     return MiniTokenizer{.post_processor = R"({"type": "TemplateProcessing", "single": [)" + single +
                                            R"(], "special_tokens": {"<s>": {"id": "<s>", "ids": [0]},
-                                               "<bad>": {"ids": [-1]}}})"};
+                                               "<bad>": {"ids": [-1]}, "<far>": {"ids": [256]}}})"};
   };
   expect_refused(with_template(""), "sequence");
   expect_refused(with_template(R"({"Sequence": {"id": "B"}})"), "sequence");
   expect_refused(with_template(R"({"Sequence": {"id": "A"}}, {"Sequence": {"id": "A"}})"), "sequence");
   expect_refused(with_template(R"({"SpecialToken": {"id": "<t>"}}, {"Sequence": {"id": "A"}})"), "<t>");
   expect_refused(with_template(R"({"SpecialToken": {"id": "<bad>"}}, {"Sequence": {"id": "A"}})"), "<bad>");
+  expect_refused(with_template(R"({"SpecialToken": {"id": "<far>"}}, {"Sequence": {"id": "A"}})"),
+                 "token 256");
+  expect_refused(with_template(R"({"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "<far>"}})"),
+                 "token 256");
   expect_refused(with_template(R"({"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}})"), "");
 }
 
