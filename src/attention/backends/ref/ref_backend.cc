@@ -18,7 +18,7 @@ namespace {
 using ops::MlaAttentionAttrs;
 using ops::MlaAttentionParams;
 
-// fp64 rows carved from the workspace.
+// fp64 rows carved from the workspace, or only counted, without one.
 struct Scratch {
   double* latents;      // [kv_len, kv_rank + rope_dim]
   double* keys;         // [kv_len, nope_dim + rope_dim]; multi-head only
@@ -33,7 +33,7 @@ struct Scratch {
 Scratch carve(const MlaAttentionAttrs& a, int64_t kv_len, double* base) {
   Scratch s{};
   const auto take = [&](int64_t count) {
-    double* at = base + s.num_doubles;
+    double* at = base == nullptr ? nullptr : base + s.num_doubles;
     s.num_doubles += count;
     return at;
   };
