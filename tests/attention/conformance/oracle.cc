@@ -84,10 +84,17 @@ Projected project_up(const Inputs& in, int head, const std::vector<Row>& rows) {
   return p;
 }
 
+// Half the distance of a type's subnormal numbers; those of f32 and bf16 lie below anything that is tested.
+double subnormal_half_step(DType dtype) { return dtype == DType::kF16 ? 0x1p-25 : 0; }
+
 class RowSolver {
  public:
   RowSolver(const Inputs& in, double weight_roundoff)
-      : a_(in.problem.attrs), u_out_(unit_roundoff(in.problem.out_dtype)), u_weights_(weight_roundoff) {
+      : a_(in.problem.attrs),
+        u_out_(unit_roundoff(in.problem.out_dtype)),
+        s_out_(subnormal_half_step(in.problem.out_dtype)),
+        u_weights_(weight_roundoff),
+        s_weights_(weight_roundoff > 0 ? subnormal_half_step(in.problem.q_dtype) : 0) {
     const double up_terms = attention::is_absorbed(a_) ? 0 : std::sqrt(a_.kv_rank);
     c_ = 4 * (std::sqrt(attention::q_width(a_) + a_.rope_dim) + up_terms) + 4;
     up_ = 4 * up_terms + 8;
@@ -110,16 +117,18 @@ class RowSolver {
     const double relative = 2 * logit_error + (4 * std::sqrt(static_cast<double>(num_keys)) + up_) * u32;
     // Key by key along the rows of the values.
     const auto width = static_cast<size_t>(attention::out_width(a_));
-    Row out(width), absolute(width), spread(width);
+    Row out(width), absolute(width), spread(width), plain_spread(width);
     for (size_t j = 0; j < num_keys; ++j)
       for (size_t i = 0; i < width; ++i) out[i] += logits[j] / sum * context.values[j][i];
     for (size_t j = 0; j < num_keys; ++j)
       for (size_t i = 0; i < width; ++i) {
         absolute[i] += logits[j] / sum * std::abs(context.value_terms[j][i]);
         spread[i] += logits[j] / sum * std::abs(context.values[j][i] - out[i]);
+        plain_spread[i] += std::abs(context.values[j][i] - out[i]) / sum;
       }
     for (size_t i = 0; i < width; ++i) {
-      const double rounding = u_out_ * std::abs(out[i]) + u_weights_ * (1 + u_weights_) * spread[i];
+      const double rounding = u_out_ * std::abs(out[i]) + s_out_ + u_weights_ * (1 + u_weights_) * spread[i] +
+                              s_weights_ * plain_spread[i];
       truth->out.push_back(out[i]);
       truth->out_bound.push_back(rounding * (1 + 1e-3) + relative * absolute[i] + 1e-30);
     }
@@ -130,7 +139,7 @@ class RowSolver {
 
  private:
   const ops::MlaAttentionAttrs& a_;
-  double u_out_, u_weights_, c_, up_;
+  double u_out_, s_out_, u_weights_, s_weights_, c_, up_;
 };
 
 // Rows come out head by head within a request; this puts row t, head h of width w in its place.

@@ -6,9 +6,11 @@
 // that of an up-projection (0 in the absorbed form), a logit is wrong by at most
 //     D = c u32 M,  c = 4 (sqrt(n) + sqrt(r)) + 4       (seven deviations of a random walk of n roundings)
 // and, with p the softmax weights, A = sum p |v| and B = sum p |v - out|, an output by at most
-//     u_out |out| + u_p B + (2 D + (4 sqrt(keys) + 4 sqrt(r) + 8) u32) A
-// where u_p is that of the weights if the backend rounds them. docs/notes/20261130-cpu-attention.md derives
-// it.
+//     u_out |out| + s_out + u_p B + s_p C + (2 D + (4 sqrt(keys) + 4 sqrt(r) + 8) u32) A
+// where u_p is that of the weights if the backend rounds them. s is half the distance of a type's subnormal
+// numbers, which is what rounding loses below its smallest normal one (2^-14 in f16); a backend rounds
+// weights that are relative to a maximum, so with e = exp(logit - largest) it loses s_p of an e, and C = sum
+// |v - out| / sum e. docs/notes/20261130-cpu-attention.md derives it.
 #pragma once
 
 #include <gtest/gtest.h>
