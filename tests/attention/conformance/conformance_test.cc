@@ -194,7 +194,7 @@ TEST_P(Conformance, random_shapes_are_within_the_bound_and_every_layout_gives_th
 // Real shapes at a size that averages the rounding out: contract "How numbers are judged".
 TEST_P(Conformance, the_contracts_frobenius_bound_holds_while_logits_stay_below_30) {
   for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead}) {
-    for (const float scale : {1.0f, 20.0f}) {
+    for (const float scale : {1.0f, 12.0f}) {  // deviation up to about 4: 30 is out of reach
       Case c = fit({.attrs = attrs(form, 16, 512, 64, 128, 128), .requests = {{6, 130}, {1, 300}, {1, 40}}});
       if (form == AttentionForm::kMultiHead) c.requests = {{12, 70}};
       c.logit_scale = scale;
