@@ -14,7 +14,7 @@ from unittest import mock
 
 import cases
 import latent
-from latent import _library
+from latent import _library, library
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -44,7 +44,7 @@ class Library(unittest.TestCase):
         self.assertRegex(latent.version(), r"^\d+\.\d+\.\d+$")
         header = (ROOT / "include/latent/attention.h").read_text(encoding="utf-8")
         declared = int(re.search(r"#define LATENT_ATTENTION_ABI_VERSION (\d+)", header).group(1))
-        self.assertEqual(latent.library().abi_version(), declared)
+        self.assertEqual(library().abi_version(), declared)
         self.assertEqual(_library.ABI_VERSION, declared)
 
     def test_another_abi_version_is_refused(self):
@@ -79,14 +79,14 @@ class Library(unittest.TestCase):
                 self.assertEqual(pathlib.Path(_library.find()).parent, package.resolve())
 
     def test_importing_the_package_loads_nothing(self):
-        code = "import sys, latent, latent.compat.flash_mla, latent.compat.vllm, latent.compat.flashinfer; " \
-               "assert 'torch' not in sys.modules; print(latent.library.cache_info().currsize)"
+        code = "import sys, latent.compat.flash_mla, latent.compat.vllm, latent.compat.flashinfer; " \
+               "from latent import library; assert 'torch' not in sys.modules; print(library.cache_info().currsize)"
         environment = dict(os.environ, LATENT_LIBRARY="no/such.so")
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stdout.strip()), (0, "0"), done.stderr)
 
     def test_a_null_handle_is_an_error_not_a_crash(self):
-        functions = latent.library()
+        functions = library()
         step = _library.Step()
         for status in (functions.plan_step(None, ctypes.byref(step)), functions.prepare_capture(None),
                        functions.prepare_replay(None, ctypes.byref(step)), functions.run(None, None, None, 0, None)):
