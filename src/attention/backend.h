@@ -21,9 +21,9 @@ namespace latent::attention {
 struct MlaDesc {
   ops::MlaAttentionAttrs attrs;
   DType q_dtype = DType::kBF16;
-  DType cache_dtype = DType::kBF16;
-  DType kv_b_dtype = DType::kBF16;  // multi-head only
-  bool on_device = false;           // operands live in device memory
+  DType cache_dtype = DType::kBF16;  // with the format it stands for: ops/kv_layout.h
+  DType kv_b_dtype = DType::kBF16;   // multi-head only
+  bool on_device = false;            // operands live in device memory
 };
 
 // The largest step that will come; workspaces are sized by it and never grow (contract C13).

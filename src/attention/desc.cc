@@ -22,8 +22,12 @@ std::optional<Refusal> refuse_malformed(const MlaDesc& desc) {
     return refuse(fmt::format("needs keys and values, not nope_dim {} and v_dim {}", a.nope_dim, a.v_dim));
   if (!is_wide_float(desc.q_dtype))
     return refuse(fmt::format("takes queries in f32, f16 or bf16, not {}", to_string(desc.q_dtype)));
-  if (!is_wide_float(desc.cache_dtype))
-    return refuse(fmt::format("reads a cache of f32, f16 or bf16, not {}", to_string(desc.cache_dtype)));
+  const ops::KvLayout layout = kv_layout(desc);
+  if (!is_wide_float(desc.cache_dtype) && layout.format() == ops::KvFormat::kWide)
+    return refuse(fmt::format("reads a cache of f32, f16, bf16, f8_e4m3 or bytes (u8), not {}",
+                              to_string(desc.cache_dtype)));
+  if (const char* reason = ops::refuse_kv_row(layout))
+    return refuse(fmt::format("finds that kv_rank {} {}", a.kv_rank, reason));
   if (!is_absorbed(a) && !is_wide_float(desc.kv_b_dtype) && desc.kv_b_dtype != DType::kF8E4M3)
     return refuse(fmt::format("reads kv_b as f32, f16, bf16 or f8_e4m3, not {}", to_string(desc.kv_b_dtype)));
   return std::nullopt;

@@ -6,6 +6,7 @@
 
 #include "attention/backend.h"
 #include "base/parallel.h"
+#include "ops/kv_layout.h"
 
 namespace latent::attention {
 
@@ -13,6 +14,12 @@ inline bool is_absorbed(const ops::MlaAttentionAttrs& a) { return a.form == ops:
 // Width of q_nope, and of the output of one head.
 inline int q_width(const ops::MlaAttentionAttrs& a) { return is_absorbed(a) ? a.kv_rank : a.nope_dim; }
 inline int out_width(const ops::MlaAttentionAttrs& a) { return is_absorbed(a) ? a.kv_rank : a.v_dim; }
+
+// How the cache of a description, or of a step, lies in memory.
+inline ops::KvLayout kv_layout(const ops::MlaAttentionAttrs& a, DType cache_dtype) {
+  return {.kv_rank = a.kv_rank, .rope_dim = a.rope_dim, .page_tokens = a.page_tokens, .dtype = cache_dtype};
+}
+inline ops::KvLayout kv_layout(const MlaDesc& desc) { return kv_layout(desc.attrs, desc.cache_dtype); }
 
 // Why no backend can serve the description: sizes that are not positive, types outside the contract.
 std::optional<Refusal> refuse_malformed(const MlaDesc& desc);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
 #include "ops/kv_layout.h"
 #include "ops/mla_attention.h"
 #include "ops/rope.h"
@@ -10,6 +12,31 @@ namespace {
 constexpr std::initializer_list<DType> kActivation = {DType::kF32, DType::kBF16};
 constexpr std::initializer_list<DType> kWideFloat = {DType::kF32, DType::kF16, DType::kBF16};
 constexpr std::initializer_list<DType> kWeight = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3};
+
+constexpr std::initializer_list<DType> kCache = {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3,
+                                                 DType::kU8};
+
+// A cache of rows of these widths, and its scale.
+void match_cache(ShapeMatcher& m, const TensorView& cache, int64_t kv_rank, int64_t rope_dim) {
+  const KvLayout layout = {
+      .kv_rank = static_cast<int>(kv_rank), .rope_dim = static_cast<int>(rope_dim), .dtype = cache.dtype()};
+  m.bind("width", layout.width());
+  m.match("cache", cache, {"num_pages", "page_tokens", "width"}, kCache);
+}
+
+Status check_cache(const char* where, const TensorView& cache, int64_t kv_rank, float scale) {
+  const KvLayout layout = {.kv_rank = static_cast<int>(kv_rank), .dtype = cache.dtype()};
+  if (const char* reason = refuse_kv_row(layout))
+    return make_error(ErrorCode::kInvalidArgument, "{}: kv_rank {} {}", where, kv_rank, reason);
+  if (layout.format() != KvFormat::kWide && cache.stride(2) != 1)
+    return make_error(ErrorCode::kInvalidArgument, "{}: the rows of {} are not contiguous", where,
+                      to_string(cache));
+  if (layout.format() == KvFormat::kFp8 && !(std::isfinite(scale) && scale > 0))
+    return make_error(ErrorCode::kInvalidArgument,
+                      "{}: the scale of an f8_e4m3 cache is {}; it must be finite and positive", where,
+                      scale);
+  return {};
+}
 
 void match_rotation(ShapeMatcher& m, const TensorView& positions, const TensorView& cos_sin) {
   m.match("positions", positions, {"num_tokens"}, {DType::kI32});
@@ -32,25 +59,31 @@ Status check(const RopeParams& p) {
   return even_rope(m);
 }
 
+const char* refuse_kv_row(const KvLayout& layout) {
+  return layout.format() == KvFormat::kFp8Blocks && layout.kv_rank % kKvScaleColumns != 0
+             ? "is no multiple of 128, the columns that share a scale in a cache of bytes (u8)"
+             : nullptr;
+}
+
 static void match_write(ShapeMatcher& m, const KvCacheWriteParams& p) {
   m.match("kv_c", p.kv_c, {"num_tokens", "kv_rank"}, kActivation);
   m.match("k_pe", p.k_pe, {"num_tokens", "rope_dim"}, kActivation);
   m.match("slots", p.slots, {"num_tokens"}, {DType::kI32});
-  if (m.status()) m.bind("width", m.size("kv_rank") + m.size("rope_dim"));
-  m.match("cache", p.cache, {"num_pages", "page_tokens", "width"}, kWideFloat);
+  if (m.status()) match_cache(m, p.cache, m.size("kv_rank"), m.size("rope_dim"));
 }
 
 Status check(const KvCacheWriteParams& p) {
   ShapeMatcher m("kv_cache_write");
   match_write(m, p);
-  return m.status();
+  return m.status() ? check_cache("kv_cache_write", p.cache, m.size("kv_rank"), p.scale) : m.status();
 }
 
 Status check(const RopeKvCacheWriteParams& p) {
   ShapeMatcher m("rope_kv_cache_write");
   match_write(m, p.write);
   match_rotation(m, p.positions, p.cos_sin);
-  return even_rope(m);
+  if (Status s = even_rope(m); !s) return s;
+  return check_cache("rope_kv_cache_write", p.write.cache, m.size("kv_rank"), p.write.scale);
 }
 
 Status check(const MlaAttentionParams& p) {
@@ -62,10 +95,9 @@ Status check(const MlaAttentionParams& p) {
   m.bind("out_width", absorbed ? a.kv_rank : a.v_dim);
   m.bind("rope_dim", a.rope_dim);
   m.bind("page_tokens", a.page_tokens);
-  m.bind("width", a.kv_rank + a.rope_dim);
   m.match("q_nope", p.q_nope, {"num_tokens", "num_heads", "q_width"}, kWideFloat);
   m.match("q_pe", p.q_pe, {"num_tokens", "num_heads", "rope_dim"}, kWideFloat);
-  m.match("cache", p.cache, {"num_pages", "page_tokens", "width"}, kWideFloat);
+  match_cache(m, p.cache, a.kv_rank, a.rope_dim);
   m.match("kv_lens", p.batch.kv_lens, {"num_seqs"}, {DType::kI32});
   m.match("block_table", p.batch.block_table, {"num_seqs", "max_pages"}, {DType::kI32});
   if (m.status()) m.bind("num_seqs + 1", m.size("num_seqs") + 1);
@@ -77,7 +109,7 @@ Status check(const MlaAttentionParams& p) {
     m.bind("kv_rank", a.kv_rank);
     m.match("kv_b", p.kv_b.values, {"kv_b_rows", "kv_rank"}, kWeight);
   }
-  return m.status();
+  return m.status() ? check_cache("mla_attention", p.cache, a.kv_rank, p.cache_scale) : m.status();
 }
 
 Status check(const MergeStatesParams& p) {

@@ -44,13 +44,14 @@ struct MlaAttentionParams {
   TensorView q_nope;  // [num_tokens, num_heads, kv_rank] (absorbed) or [.., nope_dim]; tokens and heads may
                       // be strided
   TensorView q_pe;    // [num_tokens, num_heads, rope_dim], rotated; tokens and heads may be strided
-  TensorView cache;   // [num_pages, page_tokens, kv_rank + rope_dim]
+  TensorView cache;   // [num_pages, page_tokens, width] of any type that kv_layout.h knows
   AttentionBatch batch;
   WeightView kv_b;  // multi-head only: [num_heads * (nope_dim + v_dim), kv_rank]
   TensorView out;   // [num_tokens, num_heads, kv_rank] (absorbed) or [.., v_dim]; every row is written, rows
                     // without keys and padded rows as zero (contract C1)
   TensorView lse;   // may be empty; [num_tokens, num_heads] f32, natural log, -inf without keys (contract C9)
   MlaAttentionAttrs attrs;
+  float cache_scale = 1;  // of an f8_e4m3 cache: the one it was written with; others do not look at it
 };
 Status check(const MlaAttentionParams& params);
 

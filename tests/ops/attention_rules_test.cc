@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "ops/kv_layout.h"
 #include "ops/mla_attention.h"
 #include "ops/rope.h"
@@ -76,6 +78,36 @@ TEST(AttentionRules, a_cache_row_is_latent_and_rope_key) {
   expect_refused(check(write), "cache is bf16[9, 8, 16]");
   EXPECT_EQ((KvLayout{}.token_bytes()), 576 * 2);
   EXPECT_EQ((KvLayout{}.page_bytes()), 64 * 576 * 2);
+}
+
+// 512 latent columns and 64 of the rope key: 576 bytes with one scale, 656 with a scale a block.
+TEST(AttentionRules, quantised_rows_have_bytes_of_their_own) {
+  const KvLayout one = {.dtype = DType::kF8E4M3}, blocks = {.dtype = DType::kU8};
+  EXPECT_EQ(one.token_bytes(), 576);
+  EXPECT_EQ(blocks.token_bytes(), 656);
+  EXPECT_EQ(blocks.scales_at(), 512);
+  EXPECT_EQ(blocks.rope_at(), 528);
+  EXPECT_EQ(blocks.page_bytes(), 64 * 656);
+}
+
+TEST(AttentionRules, quantised_caches_are_checked_for_their_scales) {
+  MlaAttentionParams p = attention(AttentionForm::kAbsorbed);
+  p.cache = view(DType::kF8E4M3, {9, 8, 20});
+  EXPECT_TRUE(check(p).ok());
+  for (const float scale : {0.0f, -1.0f, INFINITY, NAN}) {
+    p.cache_scale = scale;
+    expect_refused(check(p), "must be finite and positive");
+  }
+  p.cache = view(DType::kBF16, {9, 8, 20});  // has none, and does not look at it
+  EXPECT_TRUE(check(p).ok());
+  p.cache = view(DType::kU8, {9, 8, 24});
+  expect_refused(check(p), "kv_rank 16 is no multiple of 128");
+  KvCacheWriteParams write{f32({5, 128}), f32({5, 4}), i32({5}), view(DType::kU8, {9, 8, 128 + 4 + 8})};
+  EXPECT_TRUE(check(write).ok());
+  write.cache = view(DType::kU8, {9, 8, 128 + 4 + 4});
+  expect_refused(check(write), "cache is u8[9, 8, 136]");
+  write.cache = TensorView(g_memory, DType::kF8E4M3, {9, 8, 132}, {8 * 132 * 2, 132 * 2, 2});
+  expect_refused(check(write), "are not contiguous");
 }
 
 TEST(AttentionRules, an_odd_rope_width_is_refused) {

@@ -95,6 +95,8 @@ const char* refuse_rope(const ops::RopeParams& p, const CpuFeatures&) {
 }
 
 const char* refuse_kv_cache_write(const ops::KvCacheWriteParams& p, const CpuFeatures&) {
+  if (ops::KvLayout{.dtype = p.cache.dtype()}.format() != ops::KvFormat::kWide)
+    return "writes caches of f32, f16 and bf16";
   return is_unit(p.kv_c, 1) && is_unit(p.k_pe, 1) && is_unit(p.cache, 2) ? nullptr : kUnitStride;
 }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/ref/cache.h"
 
+#include <algorithm>
+
 #include "kernels/cache_slot.h"
+#include "kernels/kv_row.h"
 #include "kernels/ref/element.h"
+#include "tensor/convert.h"
 
 namespace latent::kernels::ref {
 namespace {
@@ -41,6 +45,34 @@ void write_latent(const ops::KvCacheWriteParams& p, int64_t token, Strided<Cache
   for (int64_t i = 0; i < p.kv_c.dim(1); ++i) store_float(&to[i], load_float(kv_c[i]));
 }
 
+// Rows of codes: `rope(token, put)` calls put(i, value) for the elements of the token's rope key.
+template <class Rope>
+void write_codes(const ops::KvCacheWriteParams& p, const Rope& rope) {
+  const ops::KvLayout layout = {.kv_rank = static_cast<int>(p.kv_c.dim(1)),
+                                .rope_dim = static_cast<int>(p.k_pe.dim(1)),
+                                .dtype = p.cache.dtype()};
+  for (int64_t t = 0; t < p.slots.dim(0); ++t) {
+    const int64_t at = cache_offset(p, t);
+    if (at < 0) continue;
+    std::byte* row = static_cast<std::byte*>(p.cache.raw()) + at;
+    float block[ops::kKvScaleColumns];
+    for (int first = 0; first < layout.kv_rank; first += ops::kKvScaleColumns) {
+      const int count = std::min(ops::kKvScaleColumns, layout.kv_rank - first);
+      for (int i = 0; i < count; ++i)
+        block[i] = element_to_float(p.kv_c.raw(), p.kv_c.dtype(),
+                                    t * p.kv_c.stride(0) + (first + i) * p.kv_c.stride(1));
+      encode_kv_columns(layout, block, first, count, p.scale, row);
+    }
+    rope(t, [&](int64_t i, float value) {
+      encode_kv_columns(layout, &value, layout.kv_rank + static_cast<int>(i), 1, p.scale, row);
+    });
+  }
+}
+
+bool holds_codes(const TensorView& cache) {
+  return ops::KvLayout{.dtype = cache.dtype()}.format() != ops::KvFormat::kWide;
+}
+
 // Calls fn(token, destination row, zero of the activations' type) for every token with a slot.
 template <class Fn>
 void for_each_slot(const ops::KvCacheWriteParams& p, Fn&& fn) {
@@ -71,6 +103,11 @@ void rope(const ops::RopeParams& p, const KernelContext&) {
 void kv_cache_write(const ops::KvCacheWriteParams& p, const KernelContext&) {
   with_float_type(p.kv_c.dtype(), [&](auto kv_zero) {
     with_float_type(p.k_pe.dtype(), [&](auto pe_zero) {
+      if (holds_codes(p.cache))
+        return write_codes(p, [&](int64_t t, auto&& put) {
+          const auto k_pe = row<decltype(pe_zero)>(p.k_pe, t);
+          for (int64_t i = 0; i < p.k_pe.dim(1); ++i) put(i, load_float(k_pe[i]));
+        });
       for_each_slot(p, [&](int64_t t, auto to) {
         write_latent<decltype(kv_zero)>(p, t, to);
         const auto k_pe = row<decltype(pe_zero)>(p.k_pe, t);
@@ -86,15 +123,19 @@ void rope_kv_cache_write(const ops::RopeKvCacheWriteParams& params, const Kernel
   with_float_type(p.kv_c.dtype(), [&](auto kv_zero) {
     with_float_type(p.k_pe.dtype(), [&](auto pe_zero) {
       using Act = decltype(pe_zero);
-      for_each_slot(p, [&](int64_t t, auto to) {
-        write_latent<decltype(kv_zero)>(p, t, to);
+      const auto rotate_token = [&](int64_t t, auto&& put) {
         const int32_t position = params.positions.data<int32_t>()[t * params.positions.stride(0)];
         rotate(row<Act>(p.k_pe, t), params.cos_sin, position, params.attrs.style,
                [&](int64_t i, double value) {
                  Act rounded;
                  store_float(&rounded, static_cast<float>(value));
-                 store_float(&to[p.kv_c.dim(1) + i], load_float(rounded));
+                 put(i, load_float(rounded));
                });
+      };
+      if (holds_codes(p.cache)) return write_codes(p, rotate_token);
+      for_each_slot(p, [&](int64_t t, auto to) {
+        write_latent<decltype(kv_zero)>(p, t, to);
+        rotate_token(t, [&](int64_t i, float value) { store_float(&to[p.kv_c.dim(1) + i], value); });
       });
     });
   });

@@ -107,6 +107,13 @@ T one_of(Random& random, std::initializer_list<T> values) {
   return values.begin()[random.integer(0, static_cast<int64_t>(values.size()) - 1)];
 }
 
+// A quantised cache: one scale, or one a block of 128 columns, which fits some latents.
+void store_as_codes(Random& random, std::initializer_list<int> whole_blocks, Case* c) {
+  c->cache_dtype = one_of(random, {DType::kF8E4M3, DType::kU8});
+  c->cache_scale = one_of(random, {0.0109f, 0.25f, 1.0f, 3.7f});
+  if (c->cache_dtype == DType::kU8) c->attrs.kv_rank = one_of(random, whole_blocks);
+}
+
 // Small enough for a scalar fp64 oracle, odd enough to find what real shapes hide.
 Case random_case(Random& random) {
   Case c;
@@ -118,6 +125,7 @@ Case random_case(Random& random) {
   c.q_dtype = one_of(random, {DType::kF32, DType::kBF16, DType::kBF16});
   c.out_dtype = c.q_dtype;
   c.cache_dtype = one_of(random, {DType::kF32, DType::kF16, DType::kBF16, DType::kBF16});
+  if (random.integer(0, 3) == 0) store_as_codes(random, {128, 256}, &c);
   c.kv_b_dtype = one_of(random, {DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3});
   c.logit_scale = one_of(random, {0.0f, 1.0f, 5.0f, 20.0f, 100.0f, 1e4f});
   c.q_values =
@@ -142,7 +150,9 @@ Case random_device_case(Random& random) {
                   one_of(random, {256, 512, 512}), one_of(random, {0, 32, 64, 64}), 2, 1,
                   one_of(random, {16, 32, 64, 64, 128}));
   c.q_dtype = c.cache_dtype = c.out_dtype = one_of(random, {DType::kBF16, DType::kBF16, DType::kF16});
-  const bool narrow = c.q_dtype == DType::kF16;  // 65504 at most
+  if (random.integer(0, 2) == 0) store_as_codes(random, {512}, &c);
+  if (c.cache_dtype == DType::kU8) c.q_dtype = c.out_dtype = DType::kBF16;  // as its rope keys are
+  const bool narrow = c.q_dtype == DType::kF16;                             // 65504 at most
   c.logit_scale =
       narrow ? one_of(random, {0.0f, 1.0f, 20.0f}) : one_of(random, {0.0f, 1.0f, 5.0f, 100.0f, 1e4f});
   c.q_values = one_of(random, {Values::kNormal, Values::kNormal, Values::kTies, Values::kZeros,
@@ -211,6 +221,19 @@ TEST_P(Conformance, the_contracts_frobenius_bound_holds_while_logits_stay_below_
       RecordProperty("frobenius_error", std::to_string(frobenius_error(got, truth)));
     }
   }
+}
+
+// B1, B3, B5: quantised caches whose scales are no powers of two; what one reader forgets shows.
+TEST_P(Conformance, caches_of_codes_are_read_with_their_scales) {
+  for (const AttentionForm form : {AttentionForm::kAbsorbed, AttentionForm::kMultiHead})
+    for (const DType dtype : {DType::kF8E4M3, DType::kU8})
+      for (const float scale : {0.0109f, 0.25f, 0.7f, 3.7f}) {
+        Case c = fit({.attrs = attrs(form, 16, 512, 64, 24, 40), .requests = {{1, 1}, {1, 130}, {2, 300}}});
+        c.cache_dtype = dtype;
+        c.cache_scale = scale;
+        c.seed = test_seed(static_cast<uint64_t>(scale * 64));
+        expect_right(c, {.padded_rows = 2, .strided = true});
+      }
 }
 
 // A15: unit inputs hide an overflow in the softmax or its LSE.

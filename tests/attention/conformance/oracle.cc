@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "attention/desc.h"
+#include "kernels/kv_row.h"
 #include "tensor/convert.h"
 #include "tensor/float_types.h"
 
@@ -32,6 +33,18 @@ Row weight_row(const ops::WeightView& w, int64_t row) {
   if (w.scales.empty()) return values;
   const Row scales = read_row(w.scales.at(row / w.block_rows));
   for (size_t k = 0; k < values.size(); ++k) values[k] *= scales[k / static_cast<size_t>(w.block_cols)];
+  return values;
+}
+
+// Row j of request s as the cache holds it.
+Row latent_row(const Inputs& in, size_t s, int64_t j) {
+  const Case& c = in.problem;
+  const ops::KvLayout layout = attention::kv_layout(c.desc());
+  const TensorView row = in.latents[s].view().at(j);
+  if (layout.format() == ops::KvFormat::kWide) return read_row(row);
+  Row values;
+  for (int i = 0; i < layout.kv_rank + layout.rope_dim; ++i)
+    values.push_back(kernels::kv_element(layout, static_cast<const std::byte*>(row.raw()), c.cache_scale, i));
   return values;
 }
 
@@ -94,7 +107,9 @@ class RowSolver {
         u_out_(unit_roundoff(in.problem.out_dtype)),
         s_out_(subnormal_half_step(in.problem.out_dtype)),
         u_weights_(weight_roundoff),
-        s_weights_(weight_roundoff > 0 ? subnormal_half_step(in.problem.q_dtype) : 0) {
+        s_weights_(weight_roundoff > 0 ? subnormal_half_step(in.problem.q_dtype) : 0),
+        u_sum_(attention::kv_layout(in.problem.desc()).format() == ops::KvFormat::kFp8Blocks ? weight_roundoff
+                                                                                             : 0) {
     const double up_terms = attention::is_absorbed(a_) ? 0 : std::sqrt(a_.kv_rank);
     c_ = 4 * (std::sqrt(attention::q_width(a_) + a_.rope_dim) + up_terms) + 4;
     up_ = 4 * up_terms + 8;
@@ -128,7 +143,7 @@ class RowSolver {
       }
     for (size_t i = 0; i < width; ++i) {
       const double rounding = u_out_ * std::abs(out[i]) + s_out_ + u_weights_ * (1 + u_weights_) * spread[i] +
-                              s_weights_ * plain_spread[i];
+                              s_weights_ * plain_spread[i] + u_sum_ * absolute[i];
       truth->out.push_back(out[i]);
       truth->out_bound.push_back(rounding * (1 + 1e-3) + relative * absolute[i] + 1e-30);
     }
@@ -139,7 +154,7 @@ class RowSolver {
 
  private:
   const ops::MlaAttentionAttrs& a_;
-  double u_out_, s_out_, u_weights_, s_weights_, c_, up_;
+  double u_out_, s_out_, u_weights_, s_weights_, u_sum_, c_, up_;
 };
 
 // Rows come out head by head within a request; this puts row t, head h of width w in its place.
@@ -169,7 +184,7 @@ Truth find_truth(const Inputs& in, double weight_roundoff) {
   int64_t first_row = 0;
   for (size_t s = 0; s < c.requests.size(); first_row += c.requests[s++].q_len) {
     std::vector<Row> rows;
-    for (int64_t j = 0; j < c.requests[s].kv_len; ++j) rows.push_back(read_row(in.latents[s].view().at(j)));
+    for (int64_t j = 0; j < c.requests[s].kv_len; ++j) rows.push_back(latent_row(in, s, j));
     Truth mine;
     for (int h = 0; h < a.num_heads; ++h) {
       const Projected projected = attention::is_absorbed(a) ? Projected() : project_up(in, h, rows);
@@ -194,7 +209,9 @@ double weight_roundoff(const attention::Backend& backend, const Case& c) {
   if (name == "ref" || c.q_dtype == DType::kF32) return 0;
   if (name == "cpu" && (c.attrs.form == ops::AttentionForm::kMultiHead || c.cache_dtype != DType::kBF16))
     return 0;
-  return unit_roundoff(c.q_dtype);
+  // Kernels on a device multiply codes in f16.
+  const bool codes = attention::kv_layout(c.desc()).format() != ops::KvFormat::kWide;
+  return unit_roundoff(codes ? DType::kF16 : c.q_dtype);
 }
 
 ::testing::AssertionResult is_right(const Outputs& got, const Truth& truth, const Inputs& in) {

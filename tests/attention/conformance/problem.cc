@@ -14,11 +14,13 @@
 #include "attention/desc.h"
 #include "base/check.h"
 #include "base/math.h"
+#include "kernels/kv_row.h"
 #include "testing/poison.h"
 
 namespace latent::conformance {
 namespace {
 
+using kernels::encode_kv_columns;
 using testing::padded;
 using testing::PaddedTensor;
 using testing::Random;
@@ -39,6 +41,26 @@ testing::Weights draw_kv_b(const Case& c) {
   Random random(c.seed * 7919 + 17);
   const ops::MlaAttentionAttrs& a = c.attrs;
   return {random, c.kv_b_dtype, {int64_t{a.num_heads} * (a.nope_dim + a.v_dim), a.kv_rank}};
+}
+
+// Rows of the cache. Blocks of codes get scales that differ from token to token.
+Tensor draw_latents(const Case& c, int kv_len, Random& random) {
+  const ops::KvLayout layout = attention::kv_layout(c.desc());
+  const int width = layout.kv_rank + layout.rope_dim;
+  if (layout.format() == ops::KvFormat::kWide)
+    return random.tensor(c.cache_dtype, {kv_len, width}, c.cache_values);
+  const Tensor values = random.tensor(DType::kF32, {kv_len, width}, c.cache_values);
+  Tensor rows = must(Tensor::create(c.cache_dtype, {kv_len, layout.width()}, PoisonPattern::kNan));
+  for (int64_t t = 0; t < kv_len; ++t) {
+    float* row = values.view().row<float>(t);
+    if (layout.format() == ops::KvFormat::kFp8Blocks)
+      for (int i = 0; i < layout.kv_rank; i += ops::kKvScaleColumns) {
+        const float factor = random.uniform(0, 1) < 0.5f ? 1 : std::exp2(-random.uniform(0, 6));
+        for (int j = 0; j < ops::kKvScaleColumns; ++j) row[i + j] *= factor;
+      }
+    encode_kv_columns(layout, row, 0, width, c.cache_scale, rows.data<std::byte>() + t * layout.width());
+  }
+  return rows;
 }
 
 // Memory of one run: everything a backend sees.
@@ -87,9 +109,11 @@ void lay_out_cache(const Inputs& in, const Layout& layout, Memory* m) {
     columns = std::max<int64_t>(columns, pages_of(c, r));
   }
   const int64_t first = layout.unused_pages, num_pages = first + used + 3, page_tokens = c.attrs.page_tokens;
-  const int64_t width = c.attrs.kv_rank + c.attrs.rope_dim;
+  const int64_t width = attention::kv_layout(c.desc()).width();
+  const int64_t gap =
+      48 / static_cast<int64_t>(dtype_bytes(c.cache_dtype));  // pages start at multiples of 16
   // Pages that nobody touches cost no memory.
-  m->cache = padded(c.cache_dtype, {num_pages, page_tokens * width}, layout.strided ? 24 : 0,
+  m->cache = padded(c.cache_dtype, {num_pages, page_tokens * width}, layout.strided ? gap : 0,
                     first > 0 ? PoisonPattern::kNone : layout.poison);
   if (first > 0) testing::poison(m->cache.view.slice(0, first, num_pages), layout.poison);
   m->cache.view = m->cache.view.reshape({num_pages, page_tokens, width});
@@ -131,7 +155,8 @@ Memory lay_out(const Inputs& in, const Layout& layout, bool aligned) {
               .kv_b = in.kv_b.view(),
               .out = m.out.view,
               .lse = layout.with_lse ? m.lse.view : TensorView(),
-              .attrs = c.attrs};
+              .attrs = c.attrs,
+              .cache_scale = c.cache_scale};
   return m;
 }
 
@@ -201,10 +226,10 @@ attention::MlaDesc Case::desc(bool on_device) const {
 std::string to_string(const Case& c) {
   const ops::MlaAttentionAttrs& a = c.attrs;
   std::string text =
-      fmt::format("{} heads {} latent {}+{} nope {} v {} page {} q {} cache {} kv_b {} seed {}:",
+      fmt::format("{} heads {} latent {}+{} nope {} v {} page {} q {} cache {} x {} kv_b {} seed {}:",
                   attention::is_absorbed(a) ? "absorbed" : "multi-head", a.num_heads, a.kv_rank, a.rope_dim,
                   a.nope_dim, a.v_dim, a.page_tokens, latent::to_string(c.q_dtype),
-                  latent::to_string(c.cache_dtype), latent::to_string(c.kv_b_dtype), c.seed);
+                  latent::to_string(c.cache_dtype), c.cache_scale, latent::to_string(c.kv_b_dtype), c.seed);
   for (const Request& r : c.requests) text += fmt::format(" {}/{}", r.q_len, r.kv_len);
   return text;
 }
@@ -218,8 +243,7 @@ Inputs::Inputs(const Case& c) : problem(c), kv_b(draw_kv_b(c)) {
   const auto q_scale = static_cast<float>(c.logit_scale / (3.3 * a.softmax_scale * std::sqrt(width)));
   q_nope = random.tensor(c.q_dtype, {c.num_rows(), a.num_heads, attention::q_width(a)}, c.q_values, q_scale);
   q_pe = random.tensor(c.q_dtype, {c.num_rows(), a.num_heads, a.rope_dim}, c.q_values, q_scale);
-  for (const Request& r : c.requests)
-    latents.push_back(random.tensor(c.cache_dtype, {r.kv_len, a.kv_rank + a.rope_dim}, c.cache_values));
+  for (const Request& r : c.requests) latents.push_back(draw_latents(c, r.kv_len, random));
 }
 
 bool lives_on_device(const attention::Backend& backend) {

@@ -23,6 +23,7 @@ struct Case {
   DType q_dtype = DType::kBF16, cache_dtype = DType::kBF16, kv_b_dtype = DType::kBF16,
         out_dtype = DType::kBF16;
   std::vector<Request> requests;
+  float cache_scale = 1;  // of an f8_e4m3 cache
   // Largest expected |logit|; queries are scaled to it.
   float logit_scale = 3;
   testing::Values q_values = testing::Values::kNormal, cache_values = testing::Values::kNormal;
@@ -56,7 +57,7 @@ struct Inputs {
 
   Case problem;
   Tensor q_nope, q_pe;          // [num_rows, num_heads, ..]
-  std::vector<Tensor> latents;  // a request each, [kv_len, kv_rank + rope_dim]
+  std::vector<Tensor> latents;  // rows of the cache, a request each: [kv_len, width]
   testing::Weights kv_b;
 };
 

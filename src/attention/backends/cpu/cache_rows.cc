@@ -3,12 +3,15 @@
 
 #include <cstring>
 
+#include "kernels/kv_row.h"
 #include "tensor/convert.h"
 
 namespace latent::attention::cpu {
 
 void CacheRows::read(const LaneEngine& engine, int64_t token, int first, int count, DType dtype,
                      void* to) const {
+  if (layout_.format() != ops::KvFormat::kWide)
+    return kernels::decode_kv_row(layout_, row(token), scale_, first, count, static_cast<float*>(to));
   const DType own = cache_->dtype();
   const auto own_bytes = static_cast<int64_t>(dtype_bytes(own));
   const int64_t stride = cache_->stride(2);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/backends/cpu/lane_engine.h"
+#include "attention/desc.h"
 #include "base/check.h"
 #include "ops/mla_attention.h"
 
@@ -12,6 +13,8 @@ class CacheRows {
  public:
   CacheRows(const ops::MlaAttentionParams& params, int64_t seq)
       : cache_(&params.cache),
+        layout_(kv_layout(params.attrs, params.cache.dtype())),
+        scale_(params.cache_scale),
         table_(params.batch.block_table.data<int32_t>() + seq * params.batch.block_table.stride(0)),
         table_stride_(params.batch.block_table.stride(1)),
         page_tokens_(static_cast<uint32_t>(params.attrs.page_tokens)) {}
@@ -27,11 +30,14 @@ class CacheRows {
            at * static_cast<int64_t>(dtype_bytes(cache_->dtype()));
   }
 
-  // Columns [first, first + count) of a token's row, as f32 or in the cache's own type.
+  // Columns [first, first + count) of a token's row, as f32 or in the cache's own type; of rows of codes as
+  // f32 only.
   void read(const LaneEngine& engine, int64_t token, int first, int count, DType dtype, void* to) const;
 
  private:
   const TensorView* cache_;
+  ops::KvLayout layout_;
+  float scale_;
   const int32_t* table_;
   int64_t table_stride_;
   uint32_t page_tokens_;

@@ -103,7 +103,7 @@ ops::LinearParams up_projection(const MlaAttentionAttrs& a, DType latent_dtype, 
           .out = {up, DType::kF32, {kTile, weight.rows()}, {up_stride, 1}}};
 }
 
-DType latent_dtype(DType cache) { return cache == DType::kF16 ? DType::kF32 : cache; }
+DType latent_dtype(DType cache) { return cache == DType::kBF16 ? DType::kBF16 : DType::kF32; }
 
 // The rows of a request that have keys.
 struct LiveRows {

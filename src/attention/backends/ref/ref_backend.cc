@@ -9,6 +9,7 @@
 
 #include "attention/desc.h"
 #include "base/check.h"
+#include "kernels/kv_row.h"
 #include "tensor/convert.h"
 #include "tensor/float_types.h"
 
@@ -60,15 +61,21 @@ double dot(const double* a, const double* b, int64_t count) {
 
 void read_latents(const MlaAttentionParams& p, int64_t seq, int64_t kv_len, double* latents) {
   const TensorView& table = p.batch.block_table;
-  const int64_t width = p.cache.dim(2);
+  const ops::KvLayout layout = kv_layout(p.attrs, p.cache.dtype());
+  const int64_t width = p.attrs.kv_rank + p.attrs.rope_dim;
   for (int64_t j = 0; j < kv_len; ++j) {
     const int64_t column = j / p.attrs.page_tokens;
     const int64_t page = table.data<int32_t>()[seq * table.stride(0) + column * table.stride(1)];
     CHECK(page >= 0 && page < p.cache.dim(0), "page {} of {} pages holds token {} of request {}", page,
           p.cache.dim(0), j, seq);
     const int64_t row = j % p.attrs.page_tokens;
-    read(p.cache, page * p.cache.stride(0) + row * p.cache.stride(1), p.cache.stride(2), width,
-         latents + j * width);
+    const int64_t at = page * p.cache.stride(0) + row * p.cache.stride(1);
+    if (layout.format() == ops::KvFormat::kWide)
+      read(p.cache, at, p.cache.stride(2), width, latents + j * width);
+    else
+      for (int i = 0; i < width; ++i)
+        latents[j * width + i] =
+            kernels::kv_element(layout, static_cast<const std::byte*>(p.cache.raw()) + at, p.cache_scale, i);
   }
 }
 
