@@ -5,6 +5,8 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include <cstdint>
+
 namespace latent::attention::cuda {
 
 inline constexpr float kLog2E = 1.4426950408889634f;
