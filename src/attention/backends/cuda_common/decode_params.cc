@@ -46,7 +46,8 @@ DecodeParams decode_params(const ops::MlaAttentionParams& p, const char* backend
           .num_seqs = static_cast<int>(p.batch.kv_lens.dim(0)),
           .num_heads = p.attrs.num_heads,
           .page_tokens = p.attrs.page_tokens,
-          .softmax_scale = p.attrs.softmax_scale};
+          .softmax_scale = p.attrs.softmax_scale,
+          .cache_scale = p.cache_scale};
 }
 
 }  // namespace latent::attention::cuda

@@ -14,7 +14,7 @@ namespace latent::attention::cuda {
 struct DecodeParams {
   const void* q_nope;          // [num_tokens, num_heads, kv_rank] T
   const void* q_pe;            // [num_tokens, num_heads, rope_dim] T; null where rope_dim is 0
-  const void* cache;           // [num_pages, page_tokens, kv_rank + rope_dim] T
+  const void* cache;           // [num_pages, page_tokens, width] T, or codes (ops/kv_layout.h)
   const int32_t* q_starts;     // [num_seqs + 1]
   const int32_t* kv_lens;      // [num_seqs]
   const int32_t* block_table;  // [num_seqs, .]
@@ -31,6 +31,7 @@ struct DecodeParams {
   int num_heads;
   int page_tokens;
   float softmax_scale;
+  float cache_scale;  // of e4m3 codes with one scale
 
   // Split-KV: pieces of requests that more than one CTA works on, in the kernel's own register layout.
   float* partial_out;  // [num_parts * 2, num_row_tiles, row_tile * kv_rank]

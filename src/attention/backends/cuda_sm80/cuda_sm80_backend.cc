@@ -24,8 +24,8 @@ using cuda::SplitShape;
 const DecodeInstance* pick_instance(const MlaDesc& desc, int num_rows, const DeviceInfo& device) {
   const DecodeInstance* best = nullptr;
   for (const int rows : {16, 32, 64}) {
-    const DecodeInstance* i =
-        cuda::find_decode_instance(desc.q_dtype, desc.attrs.kv_rank, desc.attrs.rope_dim, rows);
+    const DecodeInstance* i = cuda::find_decode_instance(desc.q_dtype, desc.cache_dtype, desc.attrs.kv_rank,
+                                                         desc.attrs.rope_dim, rows);
     if (i == nullptr || i->least_shared_bytes > device.shared_bytes_per_block) break;
     best = i;
     if (rows >= num_rows) break;
@@ -54,10 +54,12 @@ class CudaSm80Backend final : public Backend {
       return Refusal{fmt::format("needs compute capability 8.0, this GPU has {}.{}", device.compute_major,
                                  device.compute_minor)};
     if (!is_absorbed(desc.attrs)) return Refusal{"has no kernel for the multi-head form"};
-    if (desc.q_dtype != desc.cache_dtype) return Refusal{"wants queries and cache of one type"};
+    const bool codes = kv_layout(desc).format() != ops::KvFormat::kWide;
+    if (!codes && desc.q_dtype != desc.cache_dtype) return Refusal{"wants queries and cache of one type"};
     if (pick_instance(desc, 1, device) == nullptr)
-      return Refusal{fmt::format("has no kernel for {} with latent {} and rope {}",
-                                 to_string(desc.cache_dtype), desc.attrs.kv_rank, desc.attrs.rope_dim)};
+      return Refusal{fmt::format(
+          "has no kernel for queries in {} and a cache of {} with latent {} and rope {}",
+          to_string(desc.q_dtype), to_string(desc.cache_dtype), desc.attrs.kv_rank, desc.attrs.rope_dim)};
     return std::nullopt;
   }
 

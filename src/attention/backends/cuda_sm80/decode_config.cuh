@@ -2,13 +2,24 @@
 // Tiles, threads and shared memory of the portable decode kernel.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <cstdint>
+#include <type_traits>
 
 namespace latent::attention::cuda {
 
-// kRank + kRope columns a cached token; kRows query rows (heads x query tokens) a CTA.
-template <class T, int kRank_, int kRope_, int kRows_>
+// How the cache holds its columns (ops/kv_layout.h): as T, as e4m3 codes with one scale, or as codes with a
+// scale for each 128 columns and a rope key in bf16.
+enum class Codes { kNone, kOneScale, kBlocks };
+
+// kRank + kRope columns a cached token; kRows query rows (heads x query tokens) a CTA. T is the type of
+// queries and outputs.
+template <class T, int kRank_, int kRope_, int kRows_, Codes kCodes_ = Codes::kNone>
 struct DecodeConfig {
+  static constexpr Codes kCodes = kCodes_;
+  static constexpr bool kHasCodes = kCodes != Codes::kNone;
+  using Product = std::conditional_t<kHasCodes, __half, T>;  // codes are multiplied as f16, exactly
   static constexpr int kRank = kRank_;
   static constexpr int kRope = kRope_;
   static constexpr int kRows = kRows_;
@@ -27,7 +38,7 @@ struct DecodeConfig {
   // 16 bytes beyond the row make its length an odd multiple of 16, which keeps ldmatrix free of bank
   // conflicts.
   static constexpr int kRowPad = 8;
-  static constexpr int kKeyStride = kWidth + kRowPad;
+  static constexpr int kKeyStride = kWidth + kRowPad;  // of keys, where they are T, and of queries
   static constexpr int kWeightStride = kTokens + kRowPad;
   static constexpr int kScoreStride = kTokens + 4;
 
@@ -35,19 +46,34 @@ struct DecodeConfig {
   static_assert(kRope % 16 == 0, "the products run over 16 columns at a time");
   static_assert((kKeyStride * sizeof(T) / 16) % 2 == 1, "rows must start in different banks");
 
+  // Rows of codes, in bytes; an odd multiple of 16, too.
+  static constexpr int kScaleGroups = kCodes == Codes::kBlocks ? kRank / 128 : 1;
+  static constexpr int kCodeRopeAt = kRank + kScaleGroups * 4;
+  static constexpr int kCodeRowBytes = kCodes == Codes::kBlocks ? kCodeRopeAt + kRope * 2 : kWidth;
+  static constexpr int kCodeStride = kCodeRowBytes / 16 % 2 == 1 ? kCodeRowBytes : kCodeRowBytes + 16;
+  static constexpr int kCodeColumns =
+      kCodes == Codes::kBlocks ? kRank : kWidth;  // those of a row that are codes
+  static_assert(!kHasCodes || (kCodeColumns % 64 == 0 && kCodeRowBytes % 16 == 0 && kValueTiles % 4 == 0),
+                "codes are loaded 64 columns at a time for scores, 32 for values");
+  static_assert(kCodes != Codes::kBlocks ||
+                    (kRank % 128 == 0 && 128 % (kRank / kWarps) == 0 && kRope % 32 == 0),
+                "a warp's columns share a scale");
+
   struct alignas(16) Shared {
-    T query[kRows * kKeyStride];
-    T weights[kRows * kWeightStride];    // softmax numerators of the current tile
-    float scores[kRows * kScoreStride];  // of the current tile
-    float rescale[kRows];                // factor of the output so far
-    float row_sum[kRows];                // final
-    float row_max[kRows];                // final, in the base-2 domain
+    Product query[kRows * kKeyStride];
+    Product weights[kScaleGroups * kRows * kWeightStride];  // softmax numerators of the current tile
+    float scores[kRows * kScoreStride];                     // of the current tile
+    float query_drop[kRows];  // of queries that meet codes: their factor, a power of two
+    float rescale[kRows];     // factor of the output so far
+    float row_sum[kRows];     // final
+    float row_max[kRows];     // final, in the base-2 domain
     int32_t flag;
   };
-  static constexpr int kStageElements = kTokens * kKeyStride;
+  static constexpr int kStageBytes =
+      kTokens * (kHasCodes ? kCodeStride : kKeyStride * static_cast<int>(sizeof(T)));
 
   static constexpr int shared_bytes(int stages) {
-    return static_cast<int>(sizeof(Shared)) + stages * kStageElements * static_cast<int>(sizeof(T));
+    return static_cast<int>(sizeof(Shared)) + stages * kStageBytes;
   }
 };
 

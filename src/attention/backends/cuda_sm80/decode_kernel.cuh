@@ -11,7 +11,8 @@
 //
 // Keys past a request's length are not read; their rows in shared memory are zeros (contract C2). A request
 // that was cut is merged by its pieces' CTAs in a binary tree, the second to arrive at a node doing the work
-// (merge_pieces).
+// (merge_pieces). Caches of e4m3 codes are read by decode_codes.cuh, which puts columns of a warp in another
+// order.
 #pragma once
 
 #include <cmath>
@@ -40,10 +41,18 @@ __device__ inline void wait_for_all_but(int groups) {
   }
 }
 
+// Of the weights that multiply codes: keeps the small ones above f16's subnormal numbers.
+inline constexpr float kWeightLift = 0x1p14f;
+// Units of scales are the bits of powers of two from 2^-100 to 2^100; a scale is less than two of its unit.
+inline constexpr uint32_t kLeastUnit = 27u << 23, kLargestUnit = 227u << 23;
+// kWeightLift / unit
+__device__ inline float lift_of(uint32_t unit) { return __uint_as_float((268u << 23) - unit); }
+
 template <class T, class Config>
 class DecodeCta {
  public:
   using Shared = typename Config::Shared;
+  using Product = typename Config::Product;
 
   __device__ DecodeCta(const DecodeParams& params, const PartitionRule& rule, int stages,
                        unsigned char* memory)
@@ -51,7 +60,7 @@ class DecodeCta {
         rule_(rule),
         stages_(stages),
         shared_(*reinterpret_cast<Shared*>(memory)),
-        keys_(reinterpret_cast<T*>(memory + sizeof(Shared))),
+        keys_(memory + sizeof(Shared)),
         part_(static_cast<int>(blockIdx.x) / params.num_row_tiles),
         row_tile_(static_cast<int>(blockIdx.x) % params.num_row_tiles),
         warp_(threadIdx.x / 32),
@@ -98,8 +107,18 @@ class DecodeCta {
   __device__ void load_query();
   __device__ void load_keys(int tile, int stage);
   __device__ void score(const T* keys);
-  __device__ void soften(int tile);
+  __device__ void soften(int tile, const unsigned char* keys);
+  __device__ void rescale_output();
   __device__ void add_values(const T* keys);
+  // The same for a cache of codes.
+  __device__ void load_query_codes();
+  __device__ void load_key_codes(int tile, int stage);
+  __device__ void score_codes(const unsigned char* keys);
+  __device__ void widen_units(const unsigned char* keys);
+  __device__ void add_value_codes(const unsigned char* keys);
+  __device__ int scale_group() const { return warp_ * Config::kValueTiles * 8 / 128; }
+  // What the outputs of this warp's columns are multiplied by in the end.
+  __device__ float output_unit() const;
   __device__ void attend(int first, int last);
   __device__ void merge_pieces(const Pieces& pieces);
   __device__ void store_partial(int slot);
@@ -111,7 +130,7 @@ class DecodeCta {
   const PartitionRule& rule_;
   const int stages_;
   Shared& shared_;
-  T* keys_;
+  unsigned char* keys_;
   const int part_, row_tile_, warp_, lane_;
   Line line_{};
   int seq_ = 0, kv_len_ = 0, q_start_ = 0, q_len_ = 0, num_rows_ = 0;
@@ -120,6 +139,11 @@ class DecodeCta {
   float out_[Config::kRowTiles][Config::kValueTiles][4];
   // Softmax state of the row that this thread softens.
   float max_ = 0, sum_ = 0, weight_sum_ = 0;
+  // Of codes in blocks: the unit of each block's scales, a power of two, that of this warp's columns (an
+  // index known at run time would move all of this to memory), and what their output is multiplied by as it
+  // grows.
+  uint32_t unit_[Config::kScaleGroups], own_unit_ = 0;
+  float unit_rescale_ = 1;
 };
 
 template <class T, class Config>
@@ -145,7 +169,7 @@ __device__ void DecodeCta<T, Config>::load_keys(int tile, int stage) {
   constexpr int kChunks = Config::kWidth / 8;
   const T* cache = static_cast<const T*>(p_.cache);
   const int32_t* table = p_.block_table + seq_ * p_.table_stride;
-  T* to = keys_ + stage * Config::kStageElements;
+  T* to = reinterpret_cast<T*>(keys_ + stage * Config::kStageBytes);
   for (int i = threadIdx.x; i < Config::kTokens * kChunks; i += Config::kThreads) {
     const int local = i / kChunks, column = i % kChunks * 8;
     const int token = tile * Config::kTokens + local;
@@ -194,7 +218,8 @@ __device__ void DecodeCta<T, Config>::score(const T* keys) {
 
 // kThreads / kRows neighbouring threads share a row. Running maximum and sum stay in their registers.
 template <class T, class Config>
-__device__ void DecodeCta<T, Config>::soften(int tile) {
+__device__ void DecodeCta<T, Config>::soften(int tile, const unsigned char* keys_of_tile) {
+  if constexpr (Config::kCodes == Codes::kBlocks) widen_units(keys_of_tile);
   constexpr int kSharers = Config::kThreads / Config::kRows;
   constexpr int kMine = Config::kTokens / kSharers;
   const int local = threadIdx.x / kSharers, share = threadIdx.x % kSharers;
@@ -217,10 +242,23 @@ __device__ void DecodeCta<T, Config>::soften(int tile) {
 #pragma unroll
   for (int j = 0; j < kMine; ++j) {
     const float weight = ptx::exp2_approx(x[j] - base);
-    const T rounded = from_float<T>(weight);
-    shared_.weights[local * Config::kWeightStride + share + j * kSharers] = rounded;
-    sum += weight;                    // for the LSE, which is good to fp32
-    weight_sum += to_float(rounded);  // for the output: the weights that multiply the values add up to one
+    const int at = local * Config::kWeightStride + share + j * kSharers;
+    sum += weight;  // for the LSE, which is good to fp32
+    if constexpr (Config::kCodes == Codes::kBlocks) {
+      const auto* scales = reinterpret_cast<const float*>(
+          keys_of_tile + (share + j * kSharers) * Config::kCodeStride + Config::kRank);
+#pragma unroll
+      for (int g = 0; g < Config::kScaleGroups; ++g) {
+        // A key that the row does not see has no part, whatever its scale is.
+        const float lifted = weight == 0 ? 0 : weight * (scales[g] * lift_of(unit_[g]));
+        shared_.weights[g * Config::kRows * Config::kWeightStride + at] = from_float<Product>(lifted);
+      }
+      weight_sum += weight;
+    } else {
+      const Product rounded = from_float<Product>(Config::kHasCodes ? weight * kWeightLift : weight);
+      shared_.weights[at] = rounded;
+      weight_sum += to_float(rounded);  // for the output: the weights that multiply the values add up to one
+    }
   }
 #pragma unroll
   for (int d = 1; d < kSharers; d *= 2) {
@@ -234,11 +272,11 @@ __device__ void DecodeCta<T, Config>::soften(int tile) {
 }
 
 template <class T, class Config>
-__device__ void DecodeCta<T, Config>::add_values(const T* keys) {
-  const int first_column = warp_ * Config::kValueTiles * 8;
+__device__ void DecodeCta<T, Config>::rescale_output() {
 #pragma unroll
   for (int m = 0; m < Config::kRowTiles; ++m) {
-    const float low = shared_.rescale[m * 16 + lane_ / 4], high = shared_.rescale[m * 16 + lane_ / 4 + 8];
+    const float low = shared_.rescale[m * 16 + lane_ / 4] * unit_rescale_;
+    const float high = shared_.rescale[m * 16 + lane_ / 4 + 8] * unit_rescale_;
 #pragma unroll
     for (int n = 0; n < Config::kValueTiles; ++n) {
       out_[m][n][0] *= low;
@@ -247,6 +285,11 @@ __device__ void DecodeCta<T, Config>::add_values(const T* keys) {
       out_[m][n][3] *= high;
     }
   }
+}
+
+template <class T, class Config>
+__device__ void DecodeCta<T, Config>::add_values(const T* keys) {
+  const int first_column = warp_ * Config::kValueTiles * 8;
 #pragma unroll
   for (int k = 0; k < Config::kTokens; k += 16) {
     uint32_t a[Config::kRowTiles][4];
@@ -273,9 +316,18 @@ __device__ void DecodeCta<T, Config>::add_values(const T* keys) {
 template <class T, class Config>
 __device__ void DecodeCta<T, Config>::attend(int first, int last) {
   __syncthreads();  // the last request's readers of shared memory are done
-  load_query();
+  const auto load = [&](int tile, int stage) {
+    if constexpr (Config::kHasCodes)
+      load_key_codes(tile, stage);
+    else
+      load_keys(tile, stage);
+  };
+  if constexpr (Config::kHasCodes)
+    load_query_codes();
+  else
+    load_query();
   for (int i = 0; i < stages_ - 1; ++i) {
-    if (first + i < last) load_keys(first + i, i);
+    if (first + i < last) load(first + i, i);
     ptx::cp_async_commit();  // an empty group counts, too
   }
 #pragma unroll
@@ -286,6 +338,8 @@ __device__ void DecodeCta<T, Config>::attend(int first, int last) {
       for (int i = 0; i < 4; ++i) out_[m][n][i] = 0;
   max_ = -INFINITY;
   sum_ = weight_sum_ = 0;
+#pragma unroll
+  for (int g = 0; g < Config::kScaleGroups; ++g) unit_[g] = kLeastUnit;
 
   int stage = 0;
   for (int tile = first; tile < last; ++tile) {
@@ -294,14 +348,21 @@ __device__ void DecodeCta<T, Config>::attend(int first, int last) {
                       // refilled next
     const int ahead = tile + stages_ - 1;
     const int free_stage = stage == 0 ? stages_ - 1 : stage - 1;
-    if (ahead < last) load_keys(ahead, free_stage);
+    if (ahead < last) load(ahead, free_stage);
     ptx::cp_async_commit();
-    const T* keys = keys_ + stage * Config::kStageElements;
-    score(keys);
+    const unsigned char* keys = keys_ + stage * Config::kStageBytes;
+    if constexpr (Config::kHasCodes)
+      score_codes(keys);
+    else
+      score(reinterpret_cast<const T*>(keys));
     __syncthreads();  // scores: warps to softening threads
-    soften(tile);
+    soften(tile, keys);
     __syncthreads();  // weights, rescale: softening threads to warps
-    add_values(keys);
+    rescale_output();
+    if constexpr (Config::kHasCodes)
+      add_value_codes(keys);
+    else
+      add_values(reinterpret_cast<const T*>(keys));
     stage = stage + 1 == stages_ ? 0 : stage + 1;
   }
   __syncthreads();  // rescale: the last add_values is done with it
@@ -317,7 +378,7 @@ __device__ void DecodeCta<T, Config>::attend(int first, int last) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float sum = shared_.rescale[m * 16 + lane_ / 4 + half * 8];
-      const float factor = sum > 0 ? 1.0f / sum : 0.0f;
+      const float factor = sum > 0 ? output_unit() / sum : 0.0f;
 #pragma unroll
       for (int n = 0; n < Config::kValueTiles; ++n) {
         out_[m][n][half * 2] *= factor;
@@ -411,14 +472,33 @@ __device__ void DecodeCta<T, Config>::write_rows() {
   for (int m = 0; m < Config::kRowTiles; ++m)
 #pragma unroll
     for (int n = 0; n < Config::kValueTiles; ++n) {
-      const int local = m * 16 + lane_ / 4, column = (warp_ * Config::kValueTiles + n) * 8 + lane_ % 4 * 2;
-      write_row(local, column, out_[m][n][0], out_[m][n][1]);
-      write_row(local + 8, column, out_[m][n][2], out_[m][n][3]);
+      const int local = m * 16 + lane_ / 4, first = (warp_ * Config::kValueTiles + n) * 8;
+      if constexpr (Config::kHasCodes) {
+        // Tiles come in twos, the even columns of 16 and the odd ones.
+        if (n % 2 != 0) continue;
+        const int column = first + lane_ % 4 * 4;
+        const float(&even)[4] = out_[m][n];
+        const float(&odd)[4] = out_[m][n + 1];
+        write_row(local, column, even[0], odd[0]);
+        write_row(local, column + 2, even[1], odd[1]);
+        write_row(local + 8, column, even[2], odd[2]);
+        write_row(local + 8, column + 2, even[3], odd[3]);
+      } else {
+        write_row(local, first + lane_ % 4 * 2, out_[m][n][0], out_[m][n][1]);
+        write_row(local + 8, first + lane_ % 4 * 2, out_[m][n][2], out_[m][n][3]);
+      }
     }
   if (p_.lse == nullptr || threadIdx.x >= Config::kRows || row(threadIdx.x) >= num_rows_) return;
   const int r = row(threadIdx.x);
   p_.lse[(q_start_ + r / p_.num_heads) * p_.lse_token_stride + r % p_.num_heads * p_.lse_head_stride] =
       shared_.row_max[threadIdx.x];
+}
+
+template <class T, class Config>
+__device__ float DecodeCta<T, Config>::output_unit() const {
+  float unit = Config::kHasCodes ? p_.cache_scale : 1.0f;
+  if constexpr (Config::kCodes == Codes::kBlocks) unit = 1.0f / lift_of(own_unit_);
+  return unit;
 }
 
 template <class T, class Config>

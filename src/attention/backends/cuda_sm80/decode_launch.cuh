@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "attention/backends/cuda_sm80/decode_codes.cuh"
 #include "attention/backends/cuda_sm80/decode_kernel.cuh"
 #include "attention/backends/cuda_sm80/decode_launch.h"
 #include "device/cuda_check.h"
@@ -22,24 +23,22 @@ void launch_decode(const DecodeParams& params, int stages, void* stream) {
   CUDA_CHECK(cudaGetLastError());
 }
 
-template <class T, int kRank, int kRope, int kRows>
-DecodeInstance make_decode_instance(DType dtype) {
-  using Config = DecodeConfig<T, kRank, kRope, kRows>;
-  return {.dtype = dtype,
+template <class T, int kRank, int kRope, int kRows, Codes kCodes>
+DecodeInstance make_decode_instance() {
+  using Config = DecodeConfig<T, kRank, kRope, kRows, kCodes>;
+  return {.rows = kRows,
           .kv_rank = kRank,
-          .rope_dim = kRope,
-          .rows = kRows,
           .least_shared_bytes = Config::shared_bytes(2),
-          .stage_bytes = Config::shared_bytes(1) - Config::shared_bytes(0),
+          .stage_bytes = Config::kStageBytes,
           .launch = launch_decode<T, Config>};
 }
 
 // The three row tiles of one shape.
-template <class T, int kRank, int kRope>
-const DecodeInstance* decode_instance(DType dtype, int rows) {
-  static const DecodeInstance instances[] = {make_decode_instance<T, kRank, kRope, 16>(dtype),
-                                             make_decode_instance<T, kRank, kRope, 32>(dtype),
-                                             make_decode_instance<T, kRank, kRope, 64>(dtype)};
+template <class T, int kRank, int kRope, Codes kCodes>
+const DecodeInstance* decode_instance(int rows) {
+  static const DecodeInstance instances[] = {make_decode_instance<T, kRank, kRope, 16, kCodes>(),
+                                             make_decode_instance<T, kRank, kRope, 32, kCodes>(),
+                                             make_decode_instance<T, kRank, kRope, 64, kCodes>()};
   for (const DecodeInstance& i : instances)
     if (i.rows == rows) return &i;
   return nullptr;

@@ -12,18 +12,17 @@ namespace latent::attention::cuda {
 
 // One compiled kernel.
 struct DecodeInstance {
-  DType dtype;
-  int kv_rank;
-  int rope_dim;
   int rows;
+  int kv_rank;
   // Shared memory with two stages; each further one costs stage_bytes.
   int least_shared_bytes;
   int stage_bytes;
   void (*launch)(const DecodeParams& params, int stages, void* stream);
 };
 
-// The instance of these dims, or null.
-const DecodeInstance* find_decode_instance(DType dtype, int kv_rank, int rope_dim, int rows);
+// The instance of these types and dims, or null. `q_dtype` is that of the output, too.
+const DecodeInstance* find_decode_instance(DType q_dtype, DType cache_dtype, int kv_rank, int rope_dim,
+                                           int rows);
 
 inline constexpr int kMaxStages = 5;
 

@@ -2,5 +2,5 @@
 #include "attention/backends/cuda_sm80/decode_launch.cuh"
 
 namespace latent::attention::cuda {
-template const DecodeInstance* decode_instance<__half, 512, 0>(DType, int);
+template const DecodeInstance* decode_instance<__half, 512, 0, Codes::kNone>(int);
 }  // namespace latent::attention::cuda

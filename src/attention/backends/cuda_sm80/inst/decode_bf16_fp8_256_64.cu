@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/backends/cuda_sm80/decode_launch.cuh"
+
+namespace latent::attention::cuda {
+template const DecodeInstance* decode_instance<__nv_bfloat16, 256, 64, Codes::kOneScale>(int);
+}  // namespace latent::attention::cuda
