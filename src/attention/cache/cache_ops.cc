@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/backends/cuda_cache/cache_kernels.h"
 #include "attention/cache/cache_gather.h"
-#include "attention/cache/cache_kernels.h"
 #include "attention/cache/cache_write.h"
 #include "tensor/matcher.h"
 

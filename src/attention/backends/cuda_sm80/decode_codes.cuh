@@ -13,8 +13,8 @@
 // holds two columns of two tokens: the tiles of the output take the even and the odd columns of 16.
 #pragma once
 
+#include "attention/backends/cuda_common/codes.cuh"
 #include "attention/backends/cuda_sm80/decode_kernel.cuh"
-#include "attention/cache/codes.cuh"
 
 namespace latent::attention::cuda {
 

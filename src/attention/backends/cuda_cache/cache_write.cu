@@ -6,9 +6,9 @@
 
 #include <cfloat>
 
+#include "attention/backends/cuda_cache/cache_kernels.h"
+#include "attention/backends/cuda_common/codes.cuh"
 #include "attention/backends/cuda_common/numbers.cuh"
-#include "attention/cache/cache_kernels.h"
-#include "attention/cache/codes.cuh"
 #include "device/cuda_check.h"
 
 namespace latent::attention::cuda {

@@ -3,9 +3,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "attention/backends/cuda_cache/cache_kernels.h"
+#include "attention/backends/cuda_common/codes.cuh"
 #include "attention/backends/cuda_common/numbers.cuh"
-#include "attention/cache/cache_kernels.h"
-#include "attention/cache/codes.cuh"
 #include "device/cuda_check.h"
 
 namespace latent::attention::cuda {
