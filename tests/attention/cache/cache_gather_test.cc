@@ -90,7 +90,7 @@ TEST(GatherCache, rows_are_those_of_the_reference_wherever_they_begin) {
       {DType::kU8, DType::kF32},     {DType::kU8, DType::kBF16},    {DType::kU8, DType::kF16}};
   for (const auto& types : kTypes)
     for (const auto& [kv_rank, rope_dim, page_tokens] :
-         {std::tuple{512, 64, 16}, {512, 0, 32}, {256, 32, 5}, {128, 8, 64}}) {
+         {std::tuple{512, 64, 16}, {512, 0, 32}, {256, 32, 5}, {256, 8, 64}}) {
       Random random(test_seed(static_cast<uint64_t>(kv_rank + page_tokens)));
       const Gather g(random, types[0], kv_rank, rope_dim, page_tokens);
       // From the middle of a page to the last token, nothing, and a few across a border; then padding.

@@ -97,6 +97,9 @@ Projected project_up(const Inputs& in, int head, const std::vector<Row>& rows) {
   return p;
 }
 
+// What weights that multiply codes are lifted by before they are rounded to f16.
+constexpr double kCodeWeightLift = 0x1p14;
+
 // Half the distance of a type's subnormal numbers; those of f32 and bf16 lie below anything that is tested.
 double subnormal_half_step(DType dtype) { return dtype == DType::kF16 ? 0x1p-25 : 0; }
 
@@ -107,9 +110,10 @@ class RowSolver {
         u_out_(unit_roundoff(in.problem.out_dtype)),
         s_out_(subnormal_half_step(in.problem.out_dtype)),
         u_weights_(weight_roundoff),
-        s_weights_(weight_roundoff > 0 ? subnormal_half_step(in.problem.q_dtype) : 0),
-        u_sum_(attention::kv_layout(in.problem.desc()).format() == ops::KvFormat::kFp8Blocks ? weight_roundoff
-                                                                                             : 0) {
+        format_(attention::kv_layout(in.problem.desc()).format()) {
+    if (weight_roundoff > 0)
+      s_weights_ = format_ == ops::KvFormat::kWide ? subnormal_half_step(in.problem.q_dtype)
+                                                   : subnormal_half_step(DType::kF16) / kCodeWeightLift;
     const double up_terms = attention::is_absorbed(a_) ? 0 : std::sqrt(a_.kv_rank);
     c_ = 4 * (std::sqrt(attention::q_width(a_) + a_.rope_dim) + up_terms) + 4;
     up_ = 4 * up_terms + 8;
@@ -141,9 +145,18 @@ class RowSolver {
         spread[i] += logits[j] / sum * std::abs(context.values[j][i] - out[i]);
         plain_spread[i] += std::abs(context.values[j][i] - out[i]) / sum;
       }
+    const bool blocks = format_ == ops::KvFormat::kFp8Blocks;
+    if (blocks) {
+      double largest_value = 0;
+      for (const Row& value : context.values)
+        for (size_t i = 0; i < width; ++i) largest_value = std::max(largest_value, std::abs(value[i]));
+      spread = absolute;
+      std::fill(plain_spread.begin(), plain_spread.end(),
+                static_cast<double>(num_keys) * largest_value / sum);
+    }
     for (size_t i = 0; i < width; ++i) {
       const double rounding = u_out_ * std::abs(out[i]) + s_out_ + u_weights_ * (1 + u_weights_) * spread[i] +
-                              s_weights_ * plain_spread[i] + u_sum_ * absolute[i];
+                              s_weights_ * plain_spread[i];
       truth->out.push_back(out[i]);
       truth->out_bound.push_back(rounding * (1 + 1e-3) + relative * absolute[i] + 1e-30);
     }
@@ -154,7 +167,8 @@ class RowSolver {
 
  private:
   const ops::MlaAttentionAttrs& a_;
-  double u_out_, s_out_, u_weights_, s_weights_, u_sum_, c_, up_;
+  double u_out_, s_out_, u_weights_, s_weights_ = 0, c_, up_;
+  ops::KvFormat format_;
 };
 
 // Rows come out head by head within a request; this puts row t, head h of width w in its place.

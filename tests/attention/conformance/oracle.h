@@ -10,9 +10,10 @@
 // where u_p is that of the weights if the backend rounds them. s is half the distance of a type's subnormal
 // numbers, which is what rounding loses below its smallest normal one (2^-14 in f16); a backend rounds
 // weights that are relative to a maximum, so with e = exp(logit - largest) it loses s_p of an e, and C = sum
-// |v - out| / sum e. Where weights take the scales of a kFp8Blocks cache, what they are rounded to no longer
-// adds up to one, and B becomes A. The truth is that of the codes in the cache.
-// docs/notes/20261130-cpu-attention.md derives it.
+// |v - out| / sum e. Weights that multiply codes are f16, 2^14 times as large. Where they take the scales of
+// a kFp8Blocks cache, in units of the largest, what they are rounded to no longer adds up to one, B becomes
+// A, and C becomes keys * max |v| / sum e. The truth is that of the codes in the cache.
+// docs/notes/20261130-cpu-attention.md derives the rest.
 #pragma once
 
 #include <gtest/gtest.h>
