@@ -60,11 +60,9 @@ bool answer_turn(runtime::Engine& engine, Chat& chat, runtime::Request request) 
     fail(id.error());
     return false;
   }
-  const Answer answer = generate(engine, *id, [](const runtime::RequestOutput& delta) {
-    std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
-    std::fflush(stdout);
-  });
-  std::fputc('\n', stdout);
+  Answer answer =
+      generate(engine, *id, [](const runtime::RequestOutput& delta) { return stream_out(delta.text); });
+  if (const Status ended = stream_out("\n"); !ended && !answer.error) answer.error = ended.error();
   if (answer.error) {
     fail(*answer.error);
     return false;
@@ -92,6 +90,7 @@ int converse(OpenModel& open, const std::string& model_folder, const std::string
     chat->add("user", line);
     // What could not be answered is not part of the conversation.
     if (!answer_turn(*open.engine, *chat, request)) chat->remove_last();
+    if (std::ferror(stdout) != 0) return kRunError;  // answer_turn has said so
   }
   fmt::print(stderr, "\n");
   return interrupted() ? kCancelled : kOk;

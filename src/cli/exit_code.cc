@@ -25,7 +25,8 @@ int fail(const Error& error) {
 }
 
 Error model_error(Error error) {
-  if (error.code != ErrorCode::kExhausted) error.code = ErrorCode::kCorrupt;
+  if (error.code != ErrorCode::kExhausted && error.code != ErrorCode::kCancelled)
+    error.code = ErrorCode::kCorrupt;
   return error;
 }
 

@@ -19,7 +19,7 @@ enum ExitCode {
 // rest is of the run.
 int fail(const Error& error);
 
-// The same error as one of the model's, unless memory ran out.
+// The same error as one of the model's, unless memory ran out or Ctrl-C ended it.
 Error model_error(Error error);
 
 }  // namespace latent::cli

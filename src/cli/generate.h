@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string_view>
 
 #include "runtime/engine.h"
 
@@ -17,8 +18,12 @@ struct Answer {
   runtime::RequestStats stats;
 };
 
-// Steps until the request has ended or Ctrl-C cancels it. `on_delta` is given what is new, as it comes.
+// Steps until the request has ended or Ctrl-C cancels it. `on_delta` is given what is new, as it comes; an
+// error that it returns cancels the request and is the answer's.
 Answer generate(runtime::Engine& engine, runtime::RequestId id,
-                const std::function<void(const runtime::RequestOutput& delta)>& on_delta);
+                const std::function<Status(const runtime::RequestOutput& delta)>& on_delta);
+
+// Writes the next part of an answer to stdout at once; an error says why it was not taken.
+Status stream_out(std::string_view text);
 
 }  // namespace latent::cli

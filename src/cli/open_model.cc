@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/parallel.h"
+#include "cli/interrupt.h"
 #include "cli/progress.h"
 #include "io/safetensors.h"
 
@@ -52,7 +53,11 @@ Result<model::LoadedModel> load_weights(const EngineFlags& flags) {
   options.max_positions = *context;
   options.compute = compute_dtype(flags);
   options.num_threads = flags.threads > 0 ? flags.threads : available_cores();
-  options.progress = [&](int64_t done, int64_t total) { bar.update(done, total); };
+  options.progress = [&](int64_t done, int64_t total) {
+    bar.update(done, total);
+    return !interrupted();
+  };
+  log(LogLevel::kDebug, "loading {}", flags.model);
   Result<model::LoadedModel> model = model::load_model(flags.model, options);
   if (!model) return model_error(model.error());
   log_report(model->report);
@@ -80,6 +85,7 @@ Result<OpenModel> open_model(const EngineFlags& flags, Purpose purpose) {
   Result<std::unique_ptr<runtime::Engine>> engine =
       runtime::Engine::create(*std::move(model), open.tokenizer.get(), *options);
   if (!engine) return engine.error();
+  if (interrupted()) return make_error(ErrorCode::kCancelled, "interrupted when the weights were loaded");
   open.engine = *std::move(engine);
   open.load_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return open;

@@ -73,13 +73,12 @@ Result<std::vector<int32_t>> encode(const Prompt& prompt, const RunFlags& flags,
 }
 
 // A model without a tokenizer answers in ids, one space between them.
-void print_delta(const runtime::RequestOutput& delta, bool has_text) {
-  if (has_text)
-    std::fwrite(delta.text.data(), 1, delta.text.size(), stdout);
-  else
+Status print_delta(const runtime::RequestOutput& delta, bool has_text) {
+  std::string text = has_text ? delta.text : "";
+  if (!has_text)
     for (const int32_t id : delta.token_ids)
-      fmt::print("{}{}", delta.stats.generated_tokens > 1 ? " " : "", id);
-  std::fflush(stdout);
+      text += fmt::format("{}{}", delta.stats.generated_tokens > 1 ? " " : "", id);
+  return stream_out(text);
 }
 
 nlohmann::json logprob_json(const std::vector<runtime::LogprobRow>& rows) {
@@ -120,8 +119,8 @@ int answer_once(const RunFlags& flags, OpenModel& open, runtime::Request request
   const bool has_text = open.tokenizer != nullptr;
   const Result<runtime::RequestId> id = open.engine->submit(std::move(request));
   if (!id) return fail(id.error());
-  const Answer answer = generate(*open.engine, *id, [&](const runtime::RequestOutput& delta) {
-    if (!flags.json) print_delta(delta, has_text);
+  Answer answer = generate(*open.engine, *id, [&](const runtime::RequestOutput& delta) {
+    return flags.json ? Status() : print_delta(delta, has_text);
   });
   Timings timings{.load_seconds = open.load_seconds,
                   .stats = answer.stats,
@@ -131,9 +130,8 @@ int answer_once(const RunFlags& flags, OpenModel& open, runtime::Request request
   if (flags.json) {
     if (const Status s = write_json("-", answer_json(answer, has_text, flags.sampling, timings)); !s)
       return fail(s.error());
-  } else {
-    std::fputc('\n', stdout);
-    std::fflush(stdout);
+  } else if (const Status ended = stream_out("\n"); !ended && !answer.error) {
+    answer.error = ended.error();
   }
   if (!flags.json || flags.timings) print_timings(timings);
   return exit_code_of(answer);

@@ -166,7 +166,7 @@ class Loader {
     for (const WeightSpec& spec : specs) total_ += spec_bytes(spec);
     for (const WeightSpec& spec : specs)
       if (Status s = load(spec); !s) return s;
-    if (options_.progress) options_.progress(total_, total_);
+    if (options_.progress && !options_.progress(total_, total_)) return cancelled(total_);
     return {};
   }
 
@@ -212,16 +212,24 @@ class Loader {
     for (const WeightPart& part : parts)
       jobs.push_back(make_copy_job(part, *checkpoint_.find(part.source), tensor->view()));
     const auto progress = [&](int64_t bytes) {
-      if (options_.progress) options_.progress(std::min(done_ + bytes, total_), total_);
+      reached_ = std::min(done_ + bytes, total_);
+      return !options_.progress || options_.progress(reached_, total_);
     };
-    if (Status s = run_copy_jobs(jobs, options_.num_threads, progress); !s) return s.error();
+    const Result<bool> whole = run_copy_jobs(jobs, options_.num_threads, progress);
+    if (!whole) return whole.error();
+    if (!*whole) return cancelled(reached_);
     return tensor;
+  }
+
+  Error cancelled(int64_t bytes) const {
+    return make_error(ErrorCode::kCancelled, "interrupted when {} of {} MiB of weights were loaded",
+                      bytes >> 20, total_ >> 20);
   }
 
   const io::Checkpoint& checkpoint_;
   const LoadOptions& options_;
   LoadedModel* model_;
-  int64_t done_ = 0, total_ = 0;
+  int64_t done_ = 0, total_ = 0, reached_ = 0;
 };
 
 // The type that the checkpoint's own numbers have, where config.json does not say.

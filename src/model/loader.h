@@ -22,8 +22,9 @@ struct LoadOptions {
   std::optional<DType> compute;  // --compute: f32 or bf16; else it follows the checkpoint
   int num_threads = 1;
   ShardSpec shard;
-  // Called from one thread at a time, with bytes of weights done and in all.
-  std::function<void(int64_t done, int64_t total)> progress;
+  // Called from one thread at a time, with bytes of weights done and in all; false ends the loading with
+  // kCancelled.
+  std::function<bool(int64_t done, int64_t total)> progress;
 };
 
 struct LoadReport {

@@ -108,20 +108,24 @@ CopyJob make_copy_job(const WeightPart& part, const io::Checkpoint::Entry& sourc
           .dest = view};
 }
 
-Status run_copy_jobs(const std::vector<CopyJob>& jobs, int num_threads,
-                     const std::function<void(int64_t)>& progress) {
+Result<bool> run_copy_jobs(const std::vector<CopyJob>& jobs, int num_threads,
+                           const std::function<bool(int64_t)>& progress) {
   const std::vector<Chunk> chunks = make_chunks(jobs);
   std::atomic<size_t> next{0};
   std::atomic<int64_t> done_bytes{0};
   std::mutex mutex;
   size_t first_bad = chunks.size();  // the earliest bad chunk, so that the message does not depend on timing
   Status status;
+  bool whole = true;
   const auto work = [&](int thread, int) {
     for (size_t i = next++; i < chunks.size(); i = next++) {
       const CopyJob& job = jobs[chunks[i].job];
       Status copied = copy_chunk(job, chunks[i].rows);
       done_bytes += chunks[i].rows.size() * job.cols * static_cast<int64_t>(dtype_bytes(job.dest.dtype()));
-      if (thread == 0 && progress) progress(done_bytes);
+      if (thread == 0 && !progress(done_bytes)) {
+        whole = false;
+        next = chunks.size();
+      }
       if (copied) continue;
       const std::lock_guard lock(mutex);
       next = chunks.size();
@@ -132,7 +136,8 @@ Status run_copy_jobs(const std::vector<CopyJob>& jobs, int num_threads,
     }
   };
   parallel_team(chunks.size() > 1 ? num_threads : 1, work);
-  return status;
+  if (!status) return status.error();
+  return whole;
 }
 
 }  // namespace latent::model

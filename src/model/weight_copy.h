@@ -28,8 +28,9 @@ struct CopyJob {
 CopyJob make_copy_job(const WeightPart& part, const io::Checkpoint::Entry& source, const TensorView& dest);
 
 // Runs the jobs; kNonFinite names file, tensor and element of the first bad value. `progress`, called on the
-// calling thread, is given the bytes written so far.
-Status run_copy_jobs(const std::vector<CopyJob>& jobs, int num_threads,
-                     const std::function<void(int64_t)>& progress);
+// calling thread every few MiB, is given the bytes written so far; when it answers false the jobs end early,
+// and so does this: false.
+Result<bool> run_copy_jobs(const std::vector<CopyJob>& jobs, int num_threads,
+                           const std::function<bool(int64_t)>& progress);
 
 }  // namespace latent::model

@@ -180,5 +180,15 @@ TEST_F(MainCommand, a_result_that_cannot_be_written_is_an_error) {
     }
 }
 
+TEST_F(MainCommand, an_answer_ends_at_the_first_token_that_cannot_be_written) {
+  const std::string command = std::string(LATENT_BINARY_DIR) + "/latent run " + model() + " --token-ids " +
+                              write("three.json", "[1, 2, 3]") + " --ignore-eos -n 200 > /dev/full 2> " +
+                              path("full.err");
+  EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 1) << command;
+  const std::string err = read_file(path("full.err"));
+  EXPECT_TRUE(contains(err, "token 1 of the answer: stdout takes no more (No space left on device)")) << err;
+  EXPECT_TRUE(contains(err, "answer 1 tokens")) << err;
+}
+
 }  // namespace
 }  // namespace latent::cli

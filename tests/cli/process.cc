@@ -51,7 +51,7 @@ int wait_for(pid_t pid) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// Reads both pipes to their ends; `on_output` is called once, with the first bytes of stdout.
+// Reads both pipes to their ends; `on_output` is called until it says that it has seen enough.
 template <class OnOutput>
 void drain(int out, int err, Outcome& outcome, OnOutput&& on_output) {
   pollfd ends[2] = {{out, POLLIN, 0}, {err, POLLIN, 0}};
@@ -69,8 +69,7 @@ void drain(int out, int err, Outcome& outcome, OnOutput&& on_output) {
         continue;
       }
       texts[i]->append(buffer, static_cast<size_t>(n));
-      if (i == 0 && !told) on_output();
-      told = told || i == 0;
+      told = told || on_output();
     }
   }
 }
@@ -85,7 +84,7 @@ Outcome run_process(const std::vector<std::string>& arguments, const std::string
   Outcome outcome;
   const pid_t pid = start(arguments, environment, in, out.ends[1], err.ends[1]);
   for (const int end : {in, out.ends[1], err.ends[1]}) close(end);
-  drain(out.ends[0], err.ends[0], outcome, [&] { on_output(pid); });
+  drain(out.ends[0], err.ends[0], outcome, [&] { return on_output(pid, outcome); });
   outcome.exit_code = wait_for(pid);
   close(out.ends[0]);
   close(err.ends[0]);
@@ -96,11 +95,16 @@ Outcome run_process(const std::vector<std::string>& arguments, const std::string
 
 Outcome run_latent(const std::vector<std::string>& arguments, const std::string& input,
                    const std::vector<std::string>& environment) {
-  return run_process(arguments, input, environment, [](pid_t) {});
+  return run_process(arguments, input, environment, [](pid_t, const Outcome&) { return true; });
 }
 
-Outcome run_latent_and_interrupt(const std::vector<std::string>& arguments) {
-  return run_process(arguments, "", {}, [](pid_t pid) { kill(pid, SIGINT); });
+Outcome run_latent_and_interrupt(const std::vector<std::string>& arguments, const std::string& sign,
+                                 const std::vector<std::string>& environment) {
+  return run_process(arguments, "", environment, [&](pid_t pid, const Outcome& so_far) {
+    const bool now = sign.empty() ? !so_far.out.empty() : so_far.err.find(sign) != std::string::npos;
+    if (now) kill(pid, SIGINT);
+    return now;
+  });
 }
 
 std::string read_file(const std::filesystem::path& path) {

@@ -19,8 +19,9 @@ struct Outcome {
 Outcome run_latent(const std::vector<std::string>& arguments, const std::string& input = "",
                    const std::vector<std::string>& environment = {});
 
-// The same with SIGINT sent as soon as something is on stdout.
-Outcome run_latent_and_interrupt(const std::vector<std::string>& arguments);
+// The same with SIGINT sent as soon as something is on stdout or, if given, `sign` on stderr.
+Outcome run_latent_and_interrupt(const std::vector<std::string>& arguments, const std::string& sign = "",
+                                 const std::vector<std::string>& environment = {});
 
 std::string read_file(const std::filesystem::path& path);
 

@@ -80,12 +80,30 @@ TEST(Loader, any_number_of_threads_loads_the_same_bits_and_reports_progress) {
       checkpoint, {.compute = {}, .num_threads = 4, .shard = {}, .progress = [&](int64_t d, int64_t total) {
                      done.push_back(d);
                      announced = total;
+                     return true;
                    }});
   for (const auto& [name, entry] : one.weights.entries())
     EXPECT_TRUE(testing::same_bits(four.weights.view(name).values, entry.values.view())) << name;
   ASSERT_GT(done.size(), 1u);
   EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
   EXPECT_EQ(done.back(), announced);
+}
+
+TEST(Loader, ends_at_the_first_call_that_says_so) {
+  const TinyCheckpoint checkpoint(tiny_config(R"({"vocab_size": 60000, "hidden_size": 40})"));
+  const TempFolder folder;
+  checkpoint.write(folder.path());
+  for (const int num_threads : {1, 4})
+    for (const int last : {1, 2, 5}) {
+      int calls = 0;
+      LoadOptions options;
+      options.num_threads = num_threads;
+      options.progress = [&](int64_t, int64_t) { return ++calls < last; };
+      const Result<LoadedModel> model = try_load(folder, options);
+      ASSERT_FALSE(model.ok());
+      EXPECT_EQ(model.error().code, ErrorCode::kCancelled) << model.error().message;
+      EXPECT_EQ(calls, last) << num_threads << " threads";
+    }
 }
 
 TEST(Loader, prefix_and_fused_experts_are_only_spellings) {
