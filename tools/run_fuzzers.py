@@ -3,7 +3,8 @@
 """Runs every libFuzzer target of a build for a while, from the seeds in tests/fuzz/seeds/<name>/.
 
 Targets are the executables called *_fuzz. Each counts as one test; an input that crashes one is kept beside it
-in <build>/fuzz_findings/ and named. The last line is `N passed, N failed, N skipped`."""
+in <build>/fuzz_findings/ and named. The last line is `N passed, N failed, N skipped`, unless --totals has somebody
+else add up."""
 
 import argparse
 import concurrent.futures
@@ -44,7 +45,7 @@ def main():
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--seconds", type=int, default=20, help="how long each target runs")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--totals", help="append 'passed failed skipped' to this file")
+    parser.add_argument("--totals", help="append 'passed failed skipped' to this file, and print no total")
     options = parser.parse_args()
     targets = find_targets(options.build)
     findings = options.build / "fuzz_findings"
@@ -61,7 +62,8 @@ def main():
     if options.totals:
         with open(options.totals, "a", encoding="utf-8") as file:
             file.write(f"{passed} {failed} 0\n")
-    print(f"{passed} passed, {failed} failed, 0 skipped")
+    else:
+        print(f"{passed} passed, {failed} failed, 0 skipped")
     return 1 if failed else 0
 
 

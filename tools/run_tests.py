@@ -5,7 +5,8 @@
 A GoogleTest binary (<build>/tests/*_tests) counts as its cases; so does a command with the ctest label `cases`,
 which prints `PASSED name`, `FAILED name` and what went wrong, or `SKIPPED name: reason` for each; any other
 command counts as one test whose exit status 77 means skipped. Prints a line a command, the text of every failure and the reason of every skip, and
-as the last line `N passed, N failed, N skipped`. Exit status 1 if a test failed, 2 if there was none."""
+as the last line `N passed, N failed, N skipped`, unless --totals has somebody else add up. Exit status 1 if a test
+failed, 2 if there was none."""
 
 import argparse
 import concurrent.futures
@@ -200,7 +201,7 @@ def main():
     parser.add_argument("--slow", action="store_true", help="run slow tests, too")
     parser.add_argument("--jobs", type=int, default=1, help="commands at a time")
     parser.add_argument("--timeout", type=float, default=900, help="seconds a command may take")
-    parser.add_argument("--totals", help="append 'passed failed skipped' to this file")
+    parser.add_argument("--totals", help="append 'passed failed skipped' to this file, and print no total")
     options = parser.parse_args()
 
     tests = select(list_tests(options.build), options)
@@ -213,7 +214,8 @@ def main():
     if options.totals:
         with open(options.totals, "a", encoding="utf-8") as file:
             file.write(f"{passed} {failed} {skipped}\n")
-    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    else:
+        print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0 if passed + skipped else 2
 
 
