@@ -29,6 +29,22 @@ __device__ inline void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// Orders this thread's accesses to global memory, and those of others that it has seen, for the whole GPU.
+__device__ inline void fence_gpu() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// What other CTAs wrote before what they released here is visible afterwards.
+__device__ inline int load_acquire(const int* global) {
+  int x;
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(x) : "l"(global) : "memory");
+  return x;
+}
+
+__device__ inline void prefetch_l1(const void* global) {
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(global));
+}
+__device__ inline void prefetch_l2(const void* global) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+
 // Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
 __device__ inline void ldmatrix_x4(uint32_t (&r)[4], const void* row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"

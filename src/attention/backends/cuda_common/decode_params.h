@@ -33,9 +33,9 @@ struct DecodeParams {
   float softmax_scale;
   float cache_scale;  // of e4m3 codes with one scale
 
-  // Split-KV: pieces of requests that more than one CTA works on, in the kernel's own register layout.
+  // Split-KV: pieces of requests that more than one CTA works on, in the kernel's own layouts.
   float* partial_out;  // [num_parts * 2, num_row_tiles, row_tile * kv_rank]
-  float* partial_lse;  // [num_parts * 2, num_row_tiles, row_tile], natural log
+  float* partial_lse;  // [num_parts * 2, num_row_tiles, row_tile, state_floats]
   int32_t* arrived;    // [num_parts * 2, num_row_tiles]; zero before and after every launch
   int num_row_tiles;   // row tiles of the longest request
   int num_parts;       // CTAs that share the keys, for each row tile

@@ -15,10 +15,12 @@ __device__ inline void write_empty_rows(const DecodeParams& p, int rank, int thr
   const int live_end = p.q_starts[p.num_seqs];
   const int chunks = rank / 8;  // of 16 bytes
   const auto write_token = [&](int64_t token) {
+#pragma unroll 1
     for (int i = thread; i < p.num_heads * chunks; i += num_threads)
       *reinterpret_cast<uint4*>(static_cast<T*>(p.out) + token * p.out_token_stride +
                                 i / chunks * p.out_head_stride + i % chunks * 8) = make_uint4(0, 0, 0, 0);
     if (p.lse != nullptr)
+#pragma unroll 1
       for (int head = thread; head < p.num_heads; head += num_threads)
         p.lse[token * p.lse_token_stride + head * p.lse_head_stride] = -INFINITY;
   };

@@ -39,6 +39,18 @@ __device__ inline uint32_t pack<__half>(float low, float high) {
   return *reinterpret_cast<const uint32_t*>(&x);
 }
 
+// The numbers of pack().
+template <class T>
+__device__ inline float2 unpack(uint32_t x);
+template <>
+__device__ inline float2 unpack<__nv_bfloat16>(uint32_t x) {
+  return make_float2(__uint_as_float(x << 16), __uint_as_float(x & 0xFFFF0000u));
+}
+template <>
+__device__ inline float2 unpack<__half>(uint32_t x) {
+  return __half22float2(*reinterpret_cast<const __half2*>(&x));
+}
+
 // mine * a + other * b, rounded the same way whichever side does it.
 __device__ inline float join(float mine, float a, float other, float b, bool mine_is_left) {
   return mine_is_left ? __fmaf_rn(mine, a, __fmul_rn(other, b)) : __fmaf_rn(other, b, __fmul_rn(mine, a));

@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who reads which keys. The requests' key tiles are laid end to end, each request with a fixed cost in front
-// of it; the line is cut into stretches of equal cost, one a part. A cut that would leave a sliver moves to
-// the request's border. Every CTA finds its own stretch from the lengths alone, so there is no plan to make,
+// Who reads which keys. Every CTA finds its own stretch from the lengths alone, so there is no plan to make,
 // to copy, or to go stale under a captured graph; requests without keys cost nothing and get no part
-// (contract C4). Where there are no more requests than parts and the longest would take little longer than an
-// even share, each is one part's, uncut.
+// (contract C4).
+//
+// Even: where there are no more requests than parts, each request is cut into equal pieces of at most `even`
+// tiles, a part a piece:
+//
+//   parts:   |- 0 -|- 1 -|- 2 -|  |-- 3 --|-- 4 --|  |---- 5 ----|
+//            |   request 0     |  |   request 1   |  | request 2 |
+//
+// Line: where that would leave a part with much more than an even share, the requests' key tiles are laid end
+// to end, each request with a fixed cost in front of it; the line is cut into stretches of equal cost, one a
+// part. A cut that would leave a sliver moves to the request's border.
 //
 //   cost:    |f|  request 0        |f| request 2 |f|   request 3                  |
 //   parts:   |---- part 0 ----|---- part 1 ----|---- part 2 ----|---- part 3 -----|
@@ -12,37 +19,87 @@
 
 #include <cstdint>
 
+#include "attention/backends/cuda_common/fast_divisor.cuh"
+
 namespace latent::attention::cuda {
 
 struct PartitionRule {
-  int tile_tokens;    // keys a tile
+  int tile_tokens;    // keys a tile, a power of two
   int fixed_tiles;    // cost of starting a request, in tiles; not counted where most parts get one request at
                       // most
   int least_tiles;    // no piece is shorter than this unless the request is
   int least_stretch;  // no part gets less, so that tiny batches use fewer parts; at least least_tiles
-  int merge_tiles;    // what a cut costs the request's last part
+  int slack_tiles;  // even pieces may be longer than an even share by this, what a second piece costs a part
 };
 
-// A place on the line: tile `tile` of request `seq`, whose cost begins at `first`. {num_seqs, 0, total} is
-// the end.
+// A place on the line: tile `tile` of request `seq`, whose cost (even: whose first part) begins at `first`.
+// {num_seqs, 0, total} is the end.
 struct Cut {
   int seq;
   int tile;
-  int64_t first;
+  int first;
 };
 
 struct Line {
-  int64_t total;  // cost of everything
-  int parts;      // stretches it is cut into
-  int fixed;      // cost in front of every request
-  bool uncut;     // part i is the i-th request that has keys
+  int total = 0;            // cost of everything
+  int parts = 0;            // stretches it is cut into
+  int fixed = 0;            // cost in front of every request
+  FastDivisor even{0};      // longest piece; 0: laid on a line
+  int share = 0, rest = 0;  // total = share * parts + rest
 
-  __device__ int64_t bound(int part) const { return total * part / parts; }
+  // total * part / parts
+  __device__ int bound(int part) const { return share * part + rest * part / parts; }
 };
 
 __device__ inline int num_tiles(int kv_len, const PartitionRule& rule) {
-  return (kv_len + rule.tile_tokens - 1) / rule.tile_tokens;
+  return (kv_len + rule.tile_tokens - 1) >> (31 - __clz(rule.tile_tokens));
 }
+
+// The lengths of a batch in tiles, a chunk of requests at a time in the registers of one full warp: a batch
+// of one chunk is read once, and all of it at the same time. The functions below want all lanes and give all
+// lanes the same.
+class BatchTiles {
+ public:
+  static constexpr int kRows = 4;
+  static constexpr int kChunk = 32 * kRows;
+
+  __device__ BatchTiles(const int32_t* kv_lens, int num_seqs, const PartitionRule& rule)
+      : kv_lens_(kv_lens), num_seqs_(num_seqs), rule_(rule), lane_(threadIdx.x % 32) {
+    load(0);
+  }
+
+  __device__ int num_seqs() const { return num_seqs_; }
+  __device__ int lane() const { return lane_; }
+  // Calls use(number of the first request, tiles of this lane) row by row of 32 requests.
+  template <class Use>
+  __device__ void each_row(const Use& use) {
+#pragma unroll 1
+    for (int base = 0; base < num_seqs_; base += kChunk) {
+      if (base != loaded_) load(base);
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) use(base + 32 * r, tiles_[r]);
+    }
+  }
+
+ private:
+  __device__ void load(int base) {
+    loaded_ = base;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const int seq = base + 32 * r + lane_;
+      tiles_[r] = seq < num_seqs_ ? kv_lens_[seq] : 0;
+    }
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) tiles_[r] = num_tiles(tiles_[r], rule_);
+  }
+
+  const int32_t* kv_lens_;
+  int num_seqs_;
+  const PartitionRule& rule_;
+  int lane_;
+  int loaded_ = -1;
+  int tiles_[kRows];
+};
 
 // Cost `at` within a request of `tiles` tiles, as a tile index; slivers move to the border.
 __device__ inline int snap(int at, int tiles, const Line& line, const PartitionRule& rule) {
@@ -61,75 +118,95 @@ __device__ inline int warp_sum_scan(int x, int lane) {
   return x;
 }
 
-// Called by one full warp; every lane returns the same.
-__device__ inline Line measure_line(const int32_t* kv_lens, int num_seqs, int max_parts,
-                                    const PartitionRule& rule) {
-  const int lane = threadIdx.x % 32;
-  int64_t all_tiles = 0;
-  int longest = 0, live = 0;
-  for (int base = 0; base < num_seqs; base += 32) {
-    const int seq = base + lane;
-    const int tiles = seq < num_seqs ? num_tiles(kv_lens[seq], rule) : 0;
-    all_tiles += __reduce_add_sync(0xFFFFFFFFu, tiles);
-    longest = max(longest, __reduce_max_sync(0xFFFFFFFFu, tiles));
-    live += __popc(__ballot_sync(0xFFFFFFFFu, tiles > 0));
+__device__ inline int num_pieces(int tiles, const FastDivisor& even) {
+  return even.divide(tiles + even.divisor() - 1);
+}
+
+__device__ inline int count_pieces(BatchTiles& batch, const FastDivisor& even) {
+  int pieces = 0;
+  batch.each_row([&](int, int tiles) { pieces += num_pieces(tiles, even); });
+  return __reduce_add_sync(0xFFFFFFFFu, pieces);
+}
+
+// The shortest pieces that give no request's share to two parts; .even is 0 if there are none within the
+// slack.
+__device__ inline Line even_line(BatchTiles& batch, int all_tiles, int max_parts, const PartitionRule& rule) {
+  const int least = max((all_tiles + max_parts - 1) / max_parts, rule.least_stretch);
+#pragma unroll 1
+  for (int even = least; even <= least + rule.slack_tiles; ++even) {
+    const FastDivisor divisor(even);
+    const int parts = count_pieces(batch, divisor);
+    if (parts <= max_parts) return {.total = all_tiles, .parts = parts, .even = divisor};
   }
+  return {};
+}
+
+__device__ inline Line cut_line(int live, int all_tiles, int max_parts, const PartitionRule& rule) {
   Line line{.fixed = 2 * live <= max_parts ? 0 : rule.fixed_tiles};
-  line.total = all_tiles + int64_t{live} * line.fixed;
-  line.uncut = live <= max_parts && longest + line.fixed - rule.merge_tiles <= line.total / max_parts;
-  const int64_t useful = line.uncut ? live : line.total / rule.least_stretch;
-  line.parts = static_cast<int>(useful < 1 ? 1 : useful < max_parts ? useful : max_parts);
+  line.total = all_tiles + live * line.fixed;
+  line.parts = max(1, min(line.total / rule.least_stretch, max_parts));
+  line.share = line.total / line.parts;
+  line.rest = line.total - line.share * line.parts;
   return line;
 }
 
-// The stretch that is the `part`-th request with keys, whole. Called by one full warp; every lane returns the
-// same.
-__device__ inline void find_request(const int32_t* kv_lens, int num_seqs, int part, const PartitionRule& rule,
-                                    Cut* begin, Cut* end) {
-  const int lane = threadIdx.x % 32;
-  int before = 0;
-  for (int base = 0; base < num_seqs; base += 32) {
-    const int seq = base + lane;
-    const int len = seq < num_seqs ? kv_lens[seq] : 0;
-    const unsigned live = __ballot_sync(0xFFFFFFFFu, len > 0);
-    const bool mine = len > 0 && before + __popc(live & ((1u << lane) - 1)) == part;
-    if (const unsigned hit = __ballot_sync(0xFFFFFFFFu, mine)) {
-      const int source = __ffs(static_cast<int>(hit)) - 1;
-      *begin = {base + source, 0, 0};
-      *end = {base + source, num_tiles(__shfl_sync(0xFFFFFFFFu, len, source), rule), 0};
-      return;
-    }
-    before += __popc(live);
+__device__ inline Line measure_line(BatchTiles& batch, int max_parts, const PartitionRule& rule) {
+  int all_tiles = 0, live = 0;
+  batch.each_row([&](int, int tiles) {
+    all_tiles += tiles;
+    live += tiles > 0 ? 1 : 0;
+  });
+  all_tiles = __reduce_add_sync(0xFFFFFFFFu, all_tiles);
+  live = __reduce_add_sync(0xFFFFFFFFu, live);
+  if (live == 0) return {};
+  if (live <= max_parts) {
+    const Line line = even_line(batch, all_tiles, max_parts, rule);
+    if (line.parts > 0) return line;
   }
+  return cut_line(live, all_tiles, max_parts, rule);
 }
 
-// The stretch [begin, end) of part `part`. Called by one full warp; every lane returns the same.
-__device__ inline void find_stretch(const int32_t* kv_lens, int num_seqs, const Line& line, int part,
-                                    const PartitionRule& rule, Cut* begin, Cut* end) {
-  if (line.uncut) return find_request(kv_lens, num_seqs, part, rule, begin, end);
-  const int lane = threadIdx.x % 32;
-  const int64_t bounds[2] = {line.bound(part), line.bound(part + 1)};
-  Cut cuts[2] = {{num_seqs, 0, line.total}, {num_seqs, 0, line.total}};
-  int64_t before = 0;
-  for (int base = 0; base < num_seqs; base += 32) {
-    const int seq = base + lane;
-    const int len = seq < num_seqs ? kv_lens[seq] : 0;
-    const int cost = len > 0 ? num_tiles(len, rule) + line.fixed : 0;
-    const int64_t first = before + warp_sum_scan(cost, lane) - cost;
+// The stretch that is the `part`-th piece.
+__device__ inline void find_even_piece(BatchTiles& batch, const Line& line, int part, Cut* begin, Cut* end) {
+  int before = 0;
+  batch.each_row([&](int base, int tiles) {
+    const int pieces = num_pieces(tiles, line.even);
+    const int scan = warp_sum_scan(pieces, batch.lane()), first = before + scan - pieces;
+    before += __shfl_sync(0xFFFFFFFFu, scan, 31);
+    const unsigned hit = __ballot_sync(0xFFFFFFFFu, first <= part && part < first + pieces);
+    if (hit == 0) return;
+    const int source = __ffs(static_cast<int>(hit)) - 1;
+    const int its_tiles = __shfl_sync(0xFFFFFFFFu, tiles, source);
+    const int its_pieces = __shfl_sync(0xFFFFFFFFu, pieces, source);
+    const int its_first = __shfl_sync(0xFFFFFFFFu, first, source);
+    const int piece = part - its_first;
+    *begin = {base + source, its_tiles * piece / its_pieces, its_first};
+    *end = {base + source, its_tiles * (piece + 1) / its_pieces, its_first};
+  });
+}
+
+// The stretch [begin, end) of part `part`.
+__device__ inline void find_stretch(BatchTiles& batch, const Line& line, int part, const PartitionRule& rule,
+                                    Cut* begin, Cut* end) {
+  *begin = *end = {batch.num_seqs(), 0, line.total};
+  if (line.even.divisor() > 0) return find_even_piece(batch, line, part, begin, end);
+  const int bounds[2] = {line.bound(part), line.bound(part + 1)};
+  int before = 0;
+  batch.each_row([&](int base, int tiles) {
+    const int cost = tiles > 0 ? tiles + line.fixed : 0;
+    const int scan = warp_sum_scan(cost, batch.lane()), first = before + scan - cost;
+    before += __shfl_sync(0xFFFFFFFFu, scan, 31);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const bool mine = cost > 0 && first <= bounds[i] && bounds[i] < first + cost;
-      const unsigned hit = __ballot_sync(0xFFFFFFFFu, mine);
+      const unsigned hit =
+          __ballot_sync(0xFFFFFFFFu, cost > 0 && first <= bounds[i] && bounds[i] < first + cost);
       if (hit == 0) continue;
       const int source = __ffs(static_cast<int>(hit)) - 1;
-      const int tile = mine ? snap(static_cast<int>(bounds[i] - first), num_tiles(len, rule), line, rule) : 0;
-      cuts[i] = {base + source, __shfl_sync(0xFFFFFFFFu, tile, source),
-                 __shfl_sync(0xFFFFFFFFu, first, source)};
+      const int tile = snap(bounds[i] - first, tiles, line, rule);
+      *(i == 0 ? begin : end) = {base + source, __shfl_sync(0xFFFFFFFFu, tile, source),
+                                 __shfl_sync(0xFFFFFFFFu, first, source)};
     }
-    before += __reduce_add_sync(0xFFFFFFFFu, cost);
-  }
-  *begin = cuts[0];
-  *end = cuts[1];
+  });
 }
 
 // How a request is cut: piece j belongs to part `first_part + j`.
@@ -138,21 +215,20 @@ struct Pieces {
   int count;
 };
 
-__device__ inline Pieces find_pieces(const Line& line, int64_t first, int tiles, const PartitionRule& rule) {
+__device__ inline Pieces find_pieces(const Line& line, int first, int tiles, const PartitionRule& rule) {
+  if (line.even.divisor() > 0) return {first, num_pieces(tiles, line.even)};
   // Inner cuts are the bounds in [first + fixed + least, first + fixed + tiles - least].
-  const int64_t low = first + line.fixed + rule.least_tiles;
-  const int64_t high = first + line.fixed + tiles - rule.least_tiles;
-  // bound(i) = floor(total * i / parts) >= low  <=>  i >= low * parts / total, rounded up.
-  const int64_t lowest = (low * line.parts + line.total - 1) / line.total;
-  const int64_t highest = ((high + 1) * line.parts - 1) / line.total;
-  const int inner = high < low || highest < lowest ? 0 : static_cast<int>(highest - lowest + 1);
-  return {static_cast<int>(lowest) - 1, inner + 1};
+  const int low = first + line.fixed + rule.least_tiles;
+  const int high = first + line.fixed + tiles - rule.least_tiles;
+  // bound(i) = floor(total * i / parts) >= low  <=>  i >= low * parts / total, rounded up; exact in doubles.
+  const double parts = line.parts, total = line.total;
+  const int lowest = static_cast<int>(ceil(low * parts / total));
+  const int highest = static_cast<int>(floor(((high + 1) * parts - 1) / total));
+  return {lowest - 1, high < low || highest < lowest ? 1 : highest - lowest + 2};
 }
 
-// Where the state of a piece is kept: a part holds at most the end of one cut request (slot 0) and the
-// beginning of another (slot 1).
-__device__ inline int slot_of(const Pieces& pieces, int piece) {
-  return 2 * (pieces.first_part + piece) + (piece == 0 ? 1 : 0);
-}
+// Where the state of a piece is kept. Pieces follow one another; a part holds at most the end of one cut
+// request and the beginning of another.
+__device__ inline int slot_of(const Pieces& pieces, int piece) { return 2 * pieces.first_part + 1 + piece; }
 
 }  // namespace latent::attention::cuda

@@ -52,7 +52,9 @@ void free_device_memory(void* memory) {
 }
 
 size_t lse_bytes(const SplitShape& s) {
-  return round_up(num_slots(s) * static_cast<size_t>(s.rows) * sizeof(float), kAlignment);
+  return round_up(
+      num_slots(s) * static_cast<size_t>(s.rows) * static_cast<size_t>(s.state_floats) * sizeof(float),
+      kAlignment);
 }
 
 }  // namespace

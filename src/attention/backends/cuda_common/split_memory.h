@@ -14,8 +14,9 @@ namespace latent::attention::cuda {
 struct SplitShape {
   int num_parts = 0;
   int num_row_tiles = 0;
-  int rows = 0;   // of a row tile
-  int width = 0;  // kv_rank
+  int rows = 0;          // of a row tile
+  int width = 0;         // kv_rank
+  int state_floats = 1;  // kept of a row beside its outputs
 };
 
 // A part holds at most the end of one cut request and the beginning of another.

@@ -68,10 +68,11 @@ class DecodeCta {
 
   __device__ void run() {
     write_empty_rows<T>(p_, Config::kRank, threadIdx.x, Config::kThreads);
-    line_ = measure_line(p_.kv_lens, p_.num_seqs, p_.num_parts, rule_);
+    BatchTiles batch(p_.kv_lens, p_.num_seqs, rule_);
+    line_ = measure_line(batch, p_.num_parts, rule_);
     if (part_ >= line_.parts || line_.total == 0) return;
     Cut begin, end;
-    find_stretch(p_.kv_lens, p_.num_seqs, line_, part_, rule_, &begin, &end);
+    find_stretch(batch, line_, part_, rule_, &begin, &end);
     for (int seq = begin.seq; seq < p_.num_seqs && seq <= end.seq; ++seq) {
       const int tiles = num_tiles(p_.kv_lens[seq], rule_);
       const int first = seq == begin.seq ? begin.tile : 0;

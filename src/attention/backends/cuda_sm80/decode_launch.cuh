@@ -11,7 +11,7 @@ namespace latent::attention::cuda {
 // In tiles of 32 keys. Estimates, not yet measured for this kernel: starting a request about six tiles, no
 // piece so short that its merge costs more than its keys.
 inline constexpr PartitionRule kDecodeRule = {
-    .tile_tokens = 32, .fixed_tiles = 6, .least_tiles = 2, .least_stretch = 4, .merge_tiles = 2};
+    .tile_tokens = 32, .fixed_tiles = 6, .least_tiles = 2, .least_stretch = 4, .slack_tiles = 2};
 
 template <class T, class Config>
 void launch_decode(const DecodeParams& params, int stages, void* stream) {
