@@ -35,6 +35,21 @@ __device__ inline void mbarrier_arrive_expect(uint64_t* barrier, int bytes) {
                : "memory");
 }
 
+// Whether the phase of that parity is over.
+__device__ inline bool mbarrier_is_past(uint64_t* barrier, int parity) {
+  int past;
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+      "selp.s32 %0, 1, 0, done;\n"
+      "}\n"
+      : "=r"(past)
+      : "r"(shared_address(barrier)), "r"(parity)
+      : "memory");
+  return past != 0;
+}
+
 // Until the phase of that parity is over. A fresh barrier counts as past phase 1.
 __device__ inline void mbarrier_wait(uint64_t* barrier, int parity) {
   asm volatile(
@@ -136,6 +151,13 @@ __device__ inline void tma_load_3d(void* shared, const CUtensorMap* map, int x, 
       "[%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(shared)),
       "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(barrier)), "l"(policy)
       : "memory");
+}
+
+// Brings the box of 64 x as many rows as the map says into L2; coordinates outside of the tensor do no harm.
+__device__ inline void prefetch_box(const CUtensorMap* map, int x, int y, int z) {
+  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map), "r"(x), "r"(y),
+               "r"(z)
+               : "memory");
 }
 
 // Orders this thread's ordinary accesses to shared memory before later ones of the tensor cores and the copy

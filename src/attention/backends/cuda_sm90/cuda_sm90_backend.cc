@@ -35,20 +35,13 @@ int num_row_tiles(const Sm90Instance& instance, int num_rows) {
   return ceil_div(std::max(num_rows, 1), instance.rows);
 }
 
-// How many CTAs share a part: as many as there are for each request, so that pieces of one meet in a cluster.
-int pick_cluster(const Sm90Instance& instance, int num_seqs, int row_tiles) {
-  for (const int cluster : {8, 4, 2})
-    if (num_seqs * row_tiles <= instance.max_clusters(cluster)) return cluster;
-  return 1;
-}
-
-SplitShape split_shape(const Sm90Instance& instance, int num_rows, int cluster, const DeviceInfo& device) {
+SplitShape split_shape(const Sm90Instance& instance, int num_rows, const DeviceInfo& device) {
   const int row_tiles = num_row_tiles(instance, num_rows);
-  const int clusters = cluster == 1 ? device.num_sms : instance.max_clusters(cluster);
-  return {.num_parts = std::max(1, clusters / row_tiles),
+  return {.num_parts = std::max(1, std::min(device.num_sms, instance.most_parts) / row_tiles),
           .num_row_tiles = row_tiles,
           .rows = instance.rows,
-          .width = instance.kv_rank};
+          .width = instance.kv_rank,
+          .state_floats = 2};
 }
 
 class CudaSm90Backend final : public Backend {
@@ -81,7 +74,7 @@ class CudaSm90Backend final : public Backend {
     for (int q_len = 1; q_len == 1 || q_len <= limits.max_tokens; q_len *= 2) {
       const int rows = q_len * desc.attrs.num_heads;
       for (const int r : {rows, rows * 2 - 1})
-        bytes = std::max(bytes, cuda::split_bytes(split_shape(*pick_instance(desc, r), r, 1, device)));
+        bytes = std::max(bytes, cuda::split_bytes(split_shape(*pick_instance(desc, r), r, device)));
     }
     return bytes;
   }
@@ -107,8 +100,7 @@ class CudaSm90Backend final : public Backend {
     const Sm90Instance& instance = *pick_instance(desc, plan.words[0]);
     DecodeParams params = cuda::decode_params(p, name());
     const DeviceInfo& device = cuda::device_info();
-    const int cluster = pick_cluster(instance, params.num_seqs, num_row_tiles(instance, plan.words[0]));
-    const SplitShape shape = split_shape(instance, plan.words[0], cluster, device);
+    const SplitShape shape = split_shape(instance, plan.words[0], device);
     params.num_parts = shape.num_parts;
     params.num_row_tiles = shape.num_row_tiles;
     params.arrived = static_cast<int32_t*>(plan.device_state.get());
@@ -118,7 +110,7 @@ class CudaSm90Backend final : public Backend {
                                       .num_pages = static_cast<int>(p.cache.dim(0)),
                                       .width = p.attrs.kv_rank + p.attrs.rope_dim,
                                       .box_tokens = std::min(p.attrs.page_tokens, kTileTokens)});
-    instance.launch(params, cache, cluster, context.stream);
+    instance.launch(params, cache, context.stream);
   }
 };
 

@@ -15,10 +15,8 @@ struct Sm90Instance {
   int kv_rank;
   int rope_dim;
   int rows;
-  // Clusters of that many CTAs that run at the same time on this GPU.
-  int (*max_clusters)(int cluster);
-  // `cluster` CTAs share a part: 1, 2, 4 or 8.
-  void (*launch)(const DecodeParams& params, const CUtensorMap& cache, int cluster, void* stream);
+  int most_parts;
+  void (*launch)(const DecodeParams& params, const CUtensorMap& cache, void* stream);
 };
 
 // The instance of these dims, or null.

@@ -10,85 +10,128 @@ namespace latent::attention::cuda {
 
 // --- The copy warp ---
 
+// The pages of the next tile are looked up while the boxes of this one are waited for.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::feed(int first, int last) {
   const int32_t* table = p_.block_table + seq_ * p_.table_stride;
   const int page = p_.page_tokens;
-  const int end = share(first, last, rank_ + 1);
-  for (int tile = share(first, last, rank_); tile < end; ++tile) {
-    const int token = tile * Config::kTokens;
-    const int live = min(kv_len_ - token, Config::kTokens);
-    feed_tile(tile, page >= Config::kTokens ? 1 : (live + page - 1) / page, table + token / page);
-  }
-  if (cluster_ == 1) return;
-  for (int b = 0; b < Config::kExchangeBoxes;
-       ++b, cursor_.skip(1)) {  // lent to the warpgroups, see share_out
-    ptx::mbarrier_wait(&small_.empty[cursor_.slot], cursor_.phase ^ 1);
-    if (lane_ == 0) ptx::mbarrier_arrive(&small_.full[cursor_.slot]);
+  const auto pages_of = [&](int tile) {
+    return page >= Config::kTokens
+               ? 1
+               : (min(kv_len_ - tile * Config::kTokens, Config::kTokens) + page - 1) / page;
+  };
+  const auto look_up = [&](int tile) {
+    return lane_ < pages_of(tile) ? table[tile * Config::kTokens / page + lane_] : 0;
+  };
+  int32_t id = look_up(first);
+#pragma unroll 1
+  for (int tile = first; tile < last; ++tile) {
+    const int32_t next = tile + 1 < last ? look_up(tile + 1) : 0;
+    feed_tile(tile, pages_of(tile), id);
+    id = next;
   }
 }
 
-// `pages` pages that hold keys of the tile, or the part of one that is the tile. Pages past the request's
-// last one are neither looked up nor read.
+// `pages` pages that hold keys of the tile, or the part of one that is the tile; lane i knows the i-th page's
+// id. Pages past the request's last one are neither looked up nor read.
 template <class T, class Config>
-__device__ void NarrowCta<T, Config>::feed_tile(int tile, int pages, const int32_t* table) {
+__device__ void NarrowCta<T, Config>::feed_tile(int tile, int pages, int32_t id) {
   const int box_tokens = min(p_.page_tokens, Config::kTokens);
   const int y = tile * Config::kTokens % p_.page_tokens;
-  const int32_t id = lane_ < pages ? table[lane_] : 0;
   const uint64_t policy = ptx::evict_first_policy();
-  for (int b = 0; b < Config::kBoxes; ++b) {
-    uint64_t* full = &small_.full[cursor_.slot];
-    ptx::mbarrier_wait(&small_.empty[cursor_.slot], cursor_.phase ^ 1);
-    if (lane_ == 0) ptx::mbarrier_arrive_expect(full, pages * box_tokens * Config::kRowBytes);
-    __syncwarp();
-    if (lane_ < pages)
-      ptx::tma_load_3d(box(cursor_.slot) + lane_ * box_tokens * Config::kRowBytes, map_,
-                       b * Config::kBoxColumns, y, id, full, policy);
-    cursor_.skip(1);
+  // A lane a box; those that are free in a row are asked for at once.
+  Cursor mine = cursor_;
+  mine.skip(lane_ < Config::kBoxes ? lane_ : 0);
+  for (int done = 0; done < Config::kBoxes;) {
+    Cursor next = cursor_;
+    next.skip(done);
+    ptx::mbarrier_wait(&small_.empty[next.slot], next.phase ^ 1);
+    const bool is_free = lane_ < Config::kBoxes &&
+                         (lane_ <= done || ptx::mbarrier_is_past(&small_.empty[mine.slot], mine.phase ^ 1));
+    const int end = __ffs(static_cast<int>(~__ballot_sync(0xFFFFFFFFu, is_free))) - 1;
+    const bool goes = lane_ >= done && lane_ < end;
+    uint64_t* full = &small_.full[mine.slot];
+    if (goes) ptx::mbarrier_arrive_expect(full, pages * box_tokens * Config::kRowBytes);
+    for (int i = 0; i < pages; ++i) {
+      const int32_t page = __shfl_sync(0xFFFFFFFFu, id, i);
+      if (goes)
+        ptx::tma_load_3d(box(mine.slot) + i * box_tokens * Config::kRowBytes, map_,
+                         lane_ * Config::kBoxColumns, y, page, full, policy);
+    }
+    done = end;
   }
+  cursor_.skip(Config::kBoxes);
 }
 
 // --- The warpgroups ---
 
+// Where a row of the query begins in each of its two parts.
+template <class T, class Config>
+__device__ typename NarrowCta<T, Config>::QueryRow NarrowCta<T, Config>::query_row(int local) const {
+  const int64_t token = q_start_ + heads_.divide(row(local)), head = heads_.remainder(row(local));
+  return {static_cast<const T*>(p_.q_nope) + token * p_.q_nope_token_stride + head * p_.q_nope_head_stride,
+          static_cast<const T*>(p_.q_pe) + token * p_.q_pe_token_stride + head * p_.q_pe_head_stride};
+}
+
+// All copies are under way at once; rows past the last and columns past the width become zeros.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::load_query() {
+  constexpr int kSharers = Config::kConsumers / Config::kRows;  // threads of a row
   constexpr int kChunks = Config::kBoxes * 8;
-  const T* nope = static_cast<const T*>(p_.q_nope);
-  const T* pe = static_cast<const T*>(p_.q_pe);
-  for (int i = threadIdx.x; i < Config::kRows * kChunks; i += Config::kConsumers) {
-    const int local = i / kChunks, chunk = i % kChunks, column = chunk * 8;
-    uint4 x = make_uint4(0, 0, 0, 0);
-    if (row(local) < num_rows_ && column < Config::kRank + Config::kRope) {
-      const int64_t token = q_start_ + row(local) / p_.num_heads, head = row(local) % p_.num_heads;
-      const T* from =
-          column < Config::kRank
-              ? nope + token * p_.q_nope_token_stride + head * p_.q_nope_head_stride + column
-              : pe + token * p_.q_pe_token_stride + head * p_.q_pe_head_stride + column - Config::kRank;
-      x = __ldg(reinterpret_cast<const uint4*>(from));
-    }
-    *reinterpret_cast<uint4*>(query_ + chunk / 8 * Config::kQueryBoxBytes + swizzled(local, chunk % 8)) = x;
+  const int local = threadIdx.x / kSharers;
+  const bool live = row(local) < num_rows_;
+  const QueryRow from = query_row(live ? local : 0);
+#pragma unroll
+  for (int first = 0; first < kChunks; first += kSharers) {
+    const int chunk = first + threadIdx.x % kSharers, column = chunk * 8;
+    if (chunk >= kChunks) continue;
+    const bool is_nope = column < Config::kRank;
+    const bool valid = live && column < Config::kRank + Config::kRope;
+    ptx::cp_async_16(query_ + chunk / 8 * Config::kQueryBoxBytes + swizzled(local, chunk % 8),
+                     is_nope ? from.nope + column : from.pe + (valid ? column - Config::kRank : 0), valid);
   }
-  ptx::fence_async_shared();
+  ptx::cp_async_commit();
+}
+
+// Brings the query's rows of a request into L2 ahead of time; by `num_threads` threads.
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::prefetch_query(int thread, int num_threads) const {
+  constexpr int kLines = (Config::kRank + Config::kRope + 63) / 64;
+#pragma unroll 1
+  for (int i = thread; i < Config::kRows * kLines; i += num_threads) {
+    const int local = i / kLines, column = i % kLines * 64;
+    if (row(local) >= num_rows_) continue;
+    const QueryRow from = query_row(local);
+    ptx::prefetch_l2(column < Config::kRank ? from.nope + column : from.pe);
+  }
 }
 
 // S^T of the tile at the cursor; waits for its boxes one by one.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::score(float (&s)[Config::kScores], Cursor cursor) {
-  const uint64_t query = ptx::matrix_descriptor(query_);
-#pragma unroll
+  float chains[Config::kChains][Config::kScores];
+  uint64_t query = ptx::matrix_descriptor(query_);
+#pragma unroll 1
   for (int b = 0; b < Config::kBoxes; ++b) {
     ptx::mbarrier_wait(&small_.full[cursor.slot], cursor.phase);
     const uint64_t keys = ptx::matrix_descriptor(box(cursor.slot));
     ptx::wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < Config::kBoxColumns; k += 16)
-      ptx::wgmma_ss<T, 0>(s, ptx::advance(keys, k * 2),
-                          ptx::advance(query, b * Config::kQueryBoxBytes + k * 2), b + k > 0);
+    for (int step = 0; step < Config::kBoxColumns / 16; ++step)
+      ptx::wgmma_ss<T, 0>(chains[step % Config::kChains], ptx::advance(keys, step * 32),
+                          ptx::advance(query, step * 32), b > 0 || step >= Config::kChains);
+    query = ptx::advance(query, Config::kQueryBoxBytes);
     cursor.skip(1);
   }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
-  ptx::pin(s);
+#pragma unroll
+  for (int c = 0; c < Config::kChains; ++c) ptx::pin(chains[c]);
+#pragma unroll
+  for (int i = 0; i < Config::kScores; ++i) {
+    s[i] = chains[0][i];
+    if constexpr (Config::kChains == 4) s[i] = (s[i] + chains[1][i]) + (chains[2][i] + chains[3][i]);
+  }
 }
 
 // Scores become weights, in shared memory; running maxima, sums and the output follow.
@@ -131,6 +174,7 @@ __device__ void NarrowCta<T, Config>::soften(float (&s)[Config::kScores], int ti
     low = ptx::exp2_approx(fmaf(low, scale, -base));
     high = ptx::exp2_approx(fmaf(high, scale, -base));
     sum_[c] = fmaf(sum_[c], rescale[c], low + high);
+    rounded_[c] *= rescale[c];
   }
   unsigned char* weights = weights_ + group() * Config::kQueryBoxBytes;
 #pragma unroll
@@ -140,6 +184,9 @@ __device__ void NarrowCta<T, Config>::soften(float (&s)[Config::kScores], int ti
     for (int i = 0; i < 4; ++i) {
       const int at = (j + i / 2) * 4 + i % 2 * 2;
       packed[i] = pack<T>(s[at], s[at + 1]);
+      const float2 rounded = unpack<T>(packed[i]);
+      rounded_[(j + i / 2) * 2] += rounded.x;
+      rounded_[(j + i / 2) * 2 + 1] += rounded.y;
     }
     const int to_row = (j + lane_ / 16) * 8 + lane_ % 8, chunk = warp_ % 4 * 2 + lane_ / 8 % 2;
     ptx::stmatrix_x4_trans(weights + swizzled(to_row, chunk), packed);
@@ -156,25 +203,34 @@ __device__ void NarrowCta<T, Config>::soften(float (&s)[Config::kScores], int ti
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::zero_tail(int live, Cursor cursor) {
   const int thread = threadIdx.x % Config::kGroupThreads;
+#pragma unroll 1
   for (int b = 0; b < Config::kValueBoxes; ++b) {
+#pragma unroll 1
     for (int i = live * 8 + thread; i < Config::kTokens * 8; i += Config::kGroupThreads)
       *reinterpret_cast<uint4*>(box(cursor.slot) + i * 16) = make_uint4(0, 0, 0, 0);
     cursor.skip(1);
   }
 }
 
+// Products that follow one another go to different outputs, so that none waits for the one before.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::add_values(Cursor cursor) {
+  constexpr int kSideBySide = Config::kSideBySide;
+  static_assert(Config::kValueBoxes % kSideBySide == 0);
   const uint64_t weights = ptx::matrix_descriptor(weights_ + group() * Config::kQueryBoxBytes);
   ptx::wgmma_fence();
 #pragma unroll
-  for (int b = 0; b < Config::kValueBoxes; ++b) {
-    const uint64_t values = ptx::matrix_descriptor(box(cursor.slot));
+  for (int first = 0; first < Config::kValueBoxes; first += kSideBySide) {
+    uint64_t values[kSideBySide];
+#pragma unroll
+    for (int b = 0; b < kSideBySide; ++b, cursor.skip(1))
+      values[b] = ptx::matrix_descriptor(box(cursor.slot));
 #pragma unroll
     for (int k = 0; k < Config::kTokens; k += 16)
-      ptx::wgmma_ss<T, 1>(out_[b], ptx::advance(values, k * Config::kRowBytes), ptx::advance(weights, k * 2),
-                          true);
-    cursor.skip(1);
+#pragma unroll
+      for (int b = 0; b < kSideBySide; ++b)
+        ptx::wgmma_ss<T, 1>(out_[first + b], ptx::advance(values[b], k * Config::kRowBytes),
+                            ptx::advance(weights, k * 2), true);
   }
   ptx::wgmma_commit();
   ptx::wgmma_wait<0>();
@@ -191,9 +247,10 @@ __device__ void NarrowCta<T, Config>::release(Cursor cursor, int boxes) {
   ptx::mbarrier_arrive(&small_.empty[cursor.slot]);
 }
 
-// Leaves the normalised output of the stretch in out_ (of the group's own boxes) and its LSE in small_.lse.
+// Leaves the group's output of its tiles in out_, with max_ and sum_.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::attend(int first, int last) {
+  consumer_sync();  // the request before is merged: the query's memory is free
   load_query();
 #pragma unroll
   for (int b = 0; b < Config::kValueBoxes; ++b)
@@ -202,8 +259,10 @@ __device__ void NarrowCta<T, Config>::attend(int first, int last) {
 #pragma unroll
   for (int c = 0; c < Config::kColumns; ++c) {
     max_[c] = -INFINITY;
-    sum_[c] = 0;
+    sum_[c] = rounded_[c] = 0;
   }
+  ptx::cp_async_wait<0>();
+  ptx::fence_async_shared();
   consumer_sync();  // the query: all to all
   for (int tile = first; tile < last; ++tile, cursor_.skip(Config::kBoxes)) {
     if ((tile - first) % Config::kGroups != group()) continue;
@@ -217,7 +276,6 @@ __device__ void NarrowCta<T, Config>::attend(int first, int last) {
     add_values(cursor_);
     release(cursor_, Config::kBoxes);
   }
-  join_groups();
 }
 
 }  // namespace latent::attention::cuda

@@ -29,46 +29,58 @@ struct NarrowConfig {
   static constexpr int kConsumers = kGroups * kGroupThreads;
   static constexpr int kThreads = kConsumers + kGroupThreads;  // and the group whose first warp feeds them
   // Registers a thread once the groups have their roles; together no more than at the start.
-  static constexpr int kFeederRegisters = 24;
-  static constexpr int kConsumerRegisters = 240;
+  static constexpr int kFeederRegisters = 56;
+  static constexpr int kConsumerRegisters = 224;
 
-  static constexpr int kColumns = kRows / 4;               // query rows whose scores a thread holds
-  static constexpr int kScores = kRows / 2;                // scores a thread holds
-  static constexpr int kOwnBoxes = kValueBoxes / kGroups;  // value boxes whose output a group finishes
+  static constexpr int kColumns = kRows / 4;  // query rows whose scores a thread holds
+  static constexpr int kScores = kRows / 2;   // scores a thread holds
+  // Products of few rows are over before their results are there, so that several sums run side by side as
+  // far as there are registers for them: partial scores, and outputs.
+  static constexpr int kChains = kRows == 16 ? 4 : 1;
+  static constexpr int kSideBySide = kRows == 16 ? 4 : 1;
+
+  // How long a CTA waits for the other pieces of a request, in cycles: about 150 us.
+  static constexpr int64_t kPatience = 1 << 18;
 
   static_assert(kRank % 128 == 0 && kRope <= kBoxColumns);
   static_assert(kRows == 16 || kRows == 32);
 
-  // The output as fp32 in four-element pieces of the accumulator layout, "quads": [box][8 rows][thread of a
-  // group].
-  static constexpr int kQuads = kRows * kRank / 4;
-  static constexpr int kQuadsPerRing = kBoxBytes / 16;  // quads that a box of the ring can hold
-  static constexpr int kExchangeBoxes =
-      kQuads / kQuadsPerRing;  // boxes that hold a CTA's output for its cluster
+  // Memory of the query; between requests that of what is merged: half an output at a time, or a weight for
+  // every row of every piece.
+  static constexpr int kMostParts = 160;  // more than any Hopper GPU has multiprocessors
+  static constexpr int kQueryBytes =
+      kBoxes * kQueryBoxBytes > kMostParts* kRows * 4 ? kBoxes* kQueryBoxBytes : kMostParts* kRows * 4;
+  // When a stretch of a request ends, each group takes half of the boxes of the output and gives the other
+  // half away, so many boxes at a time.
+  static constexpr int kHalf = kValueBoxes / kGroups;
+  static constexpr int kBoxesAtOnce = kBoxes / 4;
+  static_assert(kHalf % kBoxesAtOnce == 0 && kGroups * kBoxesAtOnce * kRows * kBoxColumns * 4 <= kQueryBytes);
+  static constexpr int kFours = kScores / 4;                   // of a thread and box
+  static constexpr int kStateFours = kRows * kRank / 4;        // of a state
+  static_assert(kGroups * kQueryBoxBytes >= kConsumers * 16);  // where threads add up what they merged
 
+  // A group's softmax state of the stretch, base 2.
+  struct State {
+    float max[kRows];
+    float4 exact[kRows];    // sum of the weights, a component a warp
+    float4 rounded[kRows];  // sum of the weights as they met the values
+  };
   struct Small {
     uint64_t full[32];
     uint64_t empty[32];
-    uint64_t shared_out;              // every CTA of the cluster has put its output where the others see it
-    uint64_t read_out;                // every CTA of the cluster has read it
     float4 warp_max[kGroups][kRows];  // of the current tile: a component a warp
-    float4 warp_sum[kGroups][kRows];  // of the whole stretch
-    float group_max[kGroups][kRows];  // of the whole stretch
-    float lse[kRows];                 // of this CTA's output, base 2
-    float merged_lse[kRows];
-    int32_t exchange_slot;  // where this CTA's shared output begins in its ring
-    int32_t peer_slot[8];   // and where those of its cluster do
-    int32_t flag;
+    State state[kGroups];
+    float factor[kGroups][kRows];    // of a group's outputs in the whole
+    float lse[kRows];                // of merged pieces, base 2
+    int32_t first_share, end_share;  // of a merge, this CTA's
   };
   static constexpr int kSharedLimit = 232448;  // 227 KiB
-  static constexpr int kFixedBytes = 1024 /* alignment */ + kBoxes * kQueryBoxBytes +
-                                     kGroups * kQueryBoxBytes + static_cast<int>(sizeof(Small));
+  static constexpr int kFixedBytes =
+      1024 /* alignment */ + kQueryBytes + kGroups * kQueryBoxBytes + static_cast<int>(sizeof(Small));
   static constexpr int kFit = (kSharedLimit - kFixedBytes) / kBoxBytes;
   static constexpr int kSlots = kFit < 32 ? kFit : 32;
   static constexpr int kSharedBytes = kFixedBytes + kSlots * kBoxBytes;
   static_assert(kSlots >= 2 * kBoxes, "both groups hold a tile");
-  // Merging and writing pass through the query's memory.
-  static_assert(kRows * (kRank / 2) * 4 <= kBoxes * kQueryBoxBytes);
 };
 
 }  // namespace latent::attention::cuda

@@ -9,8 +9,8 @@
 // tiles in turn, each with an output of its own, and join them when the stretch of a request ends:
 //
 //   copy warp  |tile 0|tile 1|tile 2|tile 3| next request's ...
-//   group 0           |S0 soft O0|         |S2 soft O2|        | join, write
-//   group 1                  |S1 soft O1|         |S3 soft O3| | join, write
+//   group 0           |S0 soft O0|         |S2 soft O2|        | join, write half
+//   group 1                  |S1 soft O1|         |S3 soft O3| | join, write half
 //
 // Keys past a request's length take no part: their scores are masked, and their values are zeroed in shared
 // memory before the product, since 0 x NaN is NaN (contract C2).
@@ -18,6 +18,7 @@
 
 #include "attention/backends/cuda_common/decode_params.h"
 #include "attention/backends/cuda_common/empty_rows.cuh"
+#include "attention/backends/cuda_common/fast_divisor.cuh"
 #include "attention/backends/cuda_common/numbers.cuh"
 #include "attention/backends/cuda_common/partition.cuh"
 #include "attention/backends/cuda_sm90/narrow_config.cuh"
@@ -44,34 +45,34 @@ class NarrowCta {
         rule_(rule),
         map_(map),
         query_(memory),
-        weights_(query_ + Config::kBoxes * Config::kQueryBoxBytes),
+        weights_(query_ + Config::kQueryBytes),
         boxes_(weights_ + Config::kGroups * Config::kQueryBoxBytes),
         small_(*reinterpret_cast<Small*>(boxes_ + Config::kSlots * Config::kBoxBytes)),
-        cluster_(ptx::cluster_size()),
-        rank_(ptx::cluster_rank()),
-        part_(static_cast<int>(blockIdx.x) / cluster_ / params.num_row_tiles),
-        row_tile_(static_cast<int>(blockIdx.x) / cluster_ % params.num_row_tiles),
+        part_(static_cast<int>(blockIdx.x) / params.num_row_tiles),
+        row_tile_(static_cast<int>(blockIdx.x) % params.num_row_tiles),
+        heads_(params.num_heads),
         warp_(__shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0)),
         lane_(threadIdx.x % 32) {}
 
   __device__ void run() {
-    if (threadIdx.x == 0) set_up_barriers();
+    if (warp_ == Config::kConsumers / 32) set_up_barriers();
+    if (warp_ > Config::kConsumers / 32) prefetch_inputs(threadIdx.x - Config::kConsumers - 32);
     ptx::allow_next_grid();
+    __syncthreads();  // the barriers are set up
     ptx::wait_for_previous_grid();
-    Stretch s;
-    s.line = measure_line(p_.kv_lens, p_.num_seqs, p_.num_parts, rule_);
-    const bool idle = part_ >= s.line.parts || s.line.total == 0;
-    if (!idle) find_stretch(p_.kv_lens, p_.num_seqs, s.line, part_, rule_, &s.begin, &s.end);
-    if (cluster_ > 1)
-      ptx::cluster_sync();  // the barriers of all CTAs are set up
-    else
-      __syncthreads();
+    if (lane_ * 32 <= p_.num_seqs)
+      ptx::prefetch_l1(p_.q_starts + lane_ * 32);  // needed once the stretch is known
+    const Stretch s = find_stretch();
+    const bool idle = s.begin.seq >= p_.num_seqs;
     if (warp_ >= Config::kConsumers / 32) {
       ptx::give_up_registers<Config::kFeederRegisters>();
-      if (warp_ > Config::kConsumers / 32)  // the feeder's idle companions
-        write_empty_rows<T>(p_, Config::kRank, threadIdx.x - Config::kConsumers - 32, 96);
-      else if (!idle)
+      if (warp_ > Config::kConsumers / 32) {  // the feeder's companions
+        const int companion = threadIdx.x - Config::kConsumers - 32;
+        if (!idle) walk(s, [&](int, int, int) { prefetch_query(companion, 96); });
+        write_empty_rows<T>(p_, Config::kRank, companion, 96);
+      } else if (!idle) {
         walk(s, [&](int first, int last, int) { feed(first, last); });
+      }
     } else {
       ptx::take_registers<Config::kConsumerRegisters>();
       if (!idle) walk(s, [&](int first, int last, int tiles) { serve(s, first, last, tiles); });
@@ -79,15 +80,40 @@ class NarrowCta {
   }
 
  private:
+  // By one warp.
   __device__ void set_up_barriers() {
-    ptx::prefetch_tensor_map(map_);
-    for (int i = 0; i < Config::kSlots; ++i) {
-      ptx::mbarrier_init(&small_.full[i], 1);
-      ptx::mbarrier_init(&small_.empty[i], Config::kGroupThreads / 32);
+    if (lane_ < Config::kSlots) {
+      ptx::mbarrier_init(&small_.full[lane_], 1);
+      ptx::mbarrier_init(&small_.empty[lane_], Config::kGroupThreads / 32);
     }
-    ptx::mbarrier_init(&small_.shared_out, cluster_);
-    ptx::mbarrier_init(&small_.read_out, cluster_);
+    if (lane_ == 0) ptx::prefetch_tensor_map(map_);
+    __syncwarp();
     ptx::fence_mbarrier_init();
+  }
+
+  // Of this part; empty if there is nothing for it.
+  __device__ Stretch find_stretch() const {
+    BatchTiles batch(p_.kv_lens, p_.num_seqs, rule_);
+    Stretch s;
+    s.line = measure_line(batch, p_.num_parts, rule_);
+    s.begin = s.end = {p_.num_seqs, 0, 0};
+    if (part_ < s.line.parts) cuda::find_stretch(batch, s.line, part_, rule_, &s.begin, &s.end);
+    if (lane_ == 0 && s.begin.seq < p_.num_seqs)
+      ptx::prefetch_l1(p_.block_table + s.begin.seq * p_.table_stride +
+                       s.begin.tile * Config::kTokens / p_.page_tokens);
+    return s;
+  }
+
+  // What the grid before may still be writing is only brought into L2, where that does no harm. By the
+  // feeder's companions, all CTAs' together, as far as a line a thread goes.
+  __device__ void prefetch_inputs(int thread) {
+    constexpr int kLine = 32;  // numbers
+    for (int i = thread * kLine; i <= p_.num_seqs; i += 96 * kLine) {
+      if (i < p_.num_seqs) ptx::prefetch_l2(p_.kv_lens + i);
+      ptx::prefetch_l2(p_.q_starts + i);
+    }
+    const int64_t id = int64_t{blockIdx.x} * 96 + thread;
+    if (id * kLine <= (p_.num_seqs - 1) * p_.table_stride) ptx::prefetch_l2(p_.block_table + id * kLine);
   }
 
   // Calls work(first tile, end tile, tiles of the request) for every request of the stretch that has rows
@@ -110,87 +136,113 @@ class NarrowCta {
 
   // The copy warp.
   __device__ void feed(int first, int last);
-  __device__ void feed_tile(int tile, int pages, const int32_t* table);
+  __device__ void feed_tile(int tile, int pages, int32_t id);
 
   // The warpgroups.
   __device__ int row(int local) const { return row_tile_ * Config::kRows + local; }
   // Row in the tile of this thread's column c of the scores.
   __device__ int local_row(int c) const { return c / 2 * 8 + lane_ % 4 * 2 + c % 2; }
   __device__ int num_keys(int local) const {
-    return row(local) < num_rows_ ? kv_len_ - q_len_ + row(local) / p_.num_heads + 1 : 0;
+    return row(local) < num_rows_ ? kv_len_ - q_len_ + heads_.divide(row(local)) + 1 : 0;
   }
   __device__ int group() const { return warp_ / 4; }
   __device__ void group_sync() { ptx::named_barrier_sync<Config::kGroupThreads>(1 + group()); }
-  __device__ void consumer_sync() { ptx::named_barrier_sync<Config::kConsumers>(3); }
+  __device__ void consumer_sync() {
+    __syncwarp();
+    ptx::named_barrier_sync<Config::kConsumers>(3);
+  }
   __device__ unsigned char* box(int slot) { return boxes_ + slot * Config::kBoxBytes; }
-  // Place of a quad in the boxes that begin at `slot`.
-  __device__ float4* exchange_quad(int slot, int quad) {
-    slot += quad / Config::kQuadsPerRing;
-    if (slot >= Config::kSlots) slot -= Config::kSlots;
-    return reinterpret_cast<float4*>(box(slot)) + quad % Config::kQuadsPerRing;
-  }
 
-  // The CTAs of a cluster share the tiles of a request evenly; some may get none.
-  __device__ int share(int first, int last, int rank) const {
-    return first + (last - first) * rank / cluster_;
-  }
   __device__ void serve(const Stretch& s, int first, int last, int tiles) {
-    attend(share(first, last, rank_), share(first, last, rank_ + 1));
+    attend(first, last);
     const bool whole = first == 0 && last == tiles;
-    if (whole && cluster_ == 1) return write_rows();
-    merge(whole ? Pieces{part_, 1}
-                : find_pieces(s.line, seq_ == s.begin.seq ? s.begin.first : s.end.first, tiles, rule_));
+    finish(whole ? Pieces{part_, 1}
+                 : find_pieces(s.line, seq_ == s.begin.seq ? s.begin.first : s.end.first, tiles, rule_),
+           s.line.even.divisor() > 0);
   }
+  struct QueryRow {
+    const T* nope;
+    const T* pe;
+  };
+  __device__ QueryRow query_row(int local) const;
   __device__ void load_query();
+  __device__ void prefetch_query(int thread, int num_threads) const;
   __device__ void attend(int first, int last);
   __device__ void score(float (&s)[Config::kScores], Cursor cursor);
   __device__ void soften(float (&s)[Config::kScores], int tile);
   __device__ void zero_tail(int live, Cursor cursor);
   __device__ void add_values(Cursor cursor);
   __device__ void release(Cursor cursor, int boxes);
-  __device__ void join_groups();
-  template <bool kWriter, int kFirst>
-  __device__ void pass_boxes();
 
-  // Merging: states are outputs and LSEs of the same rows. Each CTA of a cluster merges its share of the
-  // quads.
-  __device__ void merge(const Pieces& pieces);
-  __device__ void share_out();
-  __device__ void end_sharing();
-  __device__ void store_own(float4* partial);
-  __device__ bool arrive_last(const Pieces& pieces);
-  template <class LoadLse>
-  __device__ void weigh(int num_states, const LoadLse& load_lse);
-  template <class LoadQuad>
-  __device__ float4 combine(int num_states, int quad, const LoadQuad& load_quad) const;
+  // The end of a stretch of a request: see narrow_merge.cuh.
+  struct PieceState {
+    float rounded;  // LSE by the weights as they met the values, base 2
+    float exact;
+  };
+  __device__ void finish(const Pieces& pieces, bool even);
+  __device__ void leave_sums();
+  __device__ PieceState weigh_groups(int local);
+  template <int kFirst>
+  __device__ void join_groups();
+  template <int kFirst>
+  __device__ void pass_boxes();
+  template <int kFirst>
+  __device__ void take_boxes();
+  template <int kMine>
+  __device__ void write_output();
+  template <int kMine>
+  __device__ void leave_piece(int64_t state);
+  __device__ int meet(const Pieces& pieces, int shares);
+  __device__ bool wait_for_pieces(int32_t* counter, int count);
+  __device__ void weigh_pieces(const Pieces& pieces);
+  __device__ void merge_share(const Pieces& pieces, int share, int shares);
+  __device__ void add_teams(float4* x, int side);
+  __device__ void write_four(int four, const float4& x, bool valid);
+  __device__ void write_lse(int local, float lse);
+
+  // Calls use<first box>() with the boxes of the output that are this group's in the end.
   template <class Use>
-  __device__ void for_each_quad(const Use& use) const {
-    const int share = Config::kQuads / cluster_;
-    for (int i = threadIdx.x; i < share; i += Config::kConsumers) use(rank_ * share + i);
+  __device__ void by_group(const Use& use) {
+    if (group() == 0)
+      use.template operator()<0>();
+    else
+      use.template operator()<Config::kHalf>();
+  }
+  // Where a group passes four elements of this thread's to the other.
+  __device__ float4* passed(int of_group, int b, int j) {
+    return reinterpret_cast<float4*>(query_) +
+           ((of_group * Config::kBoxesAtOnce + b) * Config::kFours + j) * Config::kGroupThreads +
+           threadIdx.x % Config::kGroupThreads;
   }
   __device__ int64_t state_of(const Pieces& pieces, int piece) const {
     return int64_t{slot_of(pieces, piece)} * p_.num_row_tiles + row_tile_;
   }
-  __device__ void write_quad(int quad, const float4& x);
-  __device__ void write_lse(const float* lse);
-  __device__ void write_rows();
+  // Outputs of a piece: [box][four of a thread][thread of the group].
+  __device__ float4* partial_out(int64_t state) const {
+    return reinterpret_cast<float4*>(p_.partial_out) + state * Config::kStateFours;
+  }
+  __device__ PieceState* partial_state(int64_t state) const {
+    return reinterpret_cast<PieceState*>(p_.partial_lse) + state * Config::kRows;
+  }
 
   const DecodeParams& p_;
   const PartitionRule& rule_;
   const CUtensorMap* map_;
-  unsigned char* query_;    // [box][row] of 128 bytes; between requests scratch
+  unsigned char* query_;    // [box][row] of 128 bytes; between requests what is merged
   unsigned char* weights_;  // [group][row] of 128 bytes
   unsigned char* boxes_;
   Small& small_;
-  const int cluster_, rank_;  // CTAs that share a part, and which of them this is
-  const int part_, row_tile_, warp_, lane_;
+  const int part_, row_tile_;
+  const FastDivisor heads_;
+  const int warp_, lane_;
   int seq_ = 0, kv_len_ = 0, q_start_ = 0, q_len_ = 0, num_rows_ = 0;
   Cursor cursor_;
-  int exchanges_ = 0;  // requests merged in the cluster so far
 
-  // Output, unnormalised until join_groups: [box][accumulator layout], M is the column in the box, N the row.
+  // Output, not yet divided by the sums: [box][accumulator layout], M is the column in the box, N the row.
   float out_[Config::kValueBoxes][Config::kScores];
-  float max_[Config::kColumns], sum_[Config::kColumns];  // base-2 domain; sums of this thread's tokens alone
+  // Base-2 domain. Sums of this thread's tokens alone: of the weights, and of the weights as rounded for the
+  // product, by which the output is divided.
+  float max_[Config::kColumns], sum_[Config::kColumns], rounded_[Config::kColumns];
 };
 
 }  // namespace latent::attention::cuda

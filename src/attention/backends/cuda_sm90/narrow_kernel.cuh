@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The narrow decode kernel; narrow_cta.cuh describes it.
+// The narrow decode kernel; see narrow_cta.cuh.
 #pragma once
 
 #include "attention/backends/cuda_sm90/narrow_attend.cuh"

@@ -1,5 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The narrow decode kernel's end of a stretch: outputs of groups, CTAs and pieces become rows.
+// The narrow decode kernel's end of a stretch: outputs of groups and pieces become rows.
+//
+// The groups of a CTA meet in shared memory. If the request was cut, the CTA leaves its piece in global
+// memory, and those whose stretch ends here wait for the other pieces and then share out the merge:
+//
+//   part 0   ... |stream|leave|wait|share 0 of all pieces|
+//   part 1   ... |stream  |leave|..|share 1 of all pieces|
+//   part 2   ... |stream|leave| next request's stream ...        it has more to do: it only leaves its piece
+//
+// Nobody relies on anybody to run at the same time: whoever waited too long goes away, and the last to leave
+// a piece, who sees them all, takes the shares that nobody took. The order of the sums is fixed by the
+// pieces, not by who merges.
 #pragma once
 
 #include <cmath>
@@ -8,290 +19,349 @@
 
 namespace latent::attention::cuda {
 
-// Boxes kFirst .. kFirst + kOwnBoxes - 1 from one group to the other, which adds them to its own.
-template <class T, class Config>
-template <bool kWriter, int kFirst>
-__device__ void NarrowCta<T, Config>::pass_boxes() {
-  const int thread = threadIdx.x % Config::kGroupThreads;
-  float4* scratch = reinterpret_cast<float4*>(query_) + thread;
-#pragma unroll
-  for (int b = kFirst; b < kFirst + Config::kOwnBoxes; ++b)
-#pragma unroll
-    for (int i = 0; i < Config::kScores; i += 4) {
-      float4* at = scratch + ((b - kFirst) * (Config::kScores / 4) + i / 4) * Config::kGroupThreads;
-      if constexpr (kWriter) {
-        *at = make_float4(out_[b][i], out_[b][i + 1], out_[b][i + 2], out_[b][i + 3]);
-      } else {
-        const float4 x = *at;
-        out_[b][i] += x.x;
-        out_[b][i + 1] += x.y;
-        out_[b][i + 2] += x.z;
-        out_[b][i + 3] += x.w;
-      }
-    }
+__device__ inline float4 plus(const float4& a, const float4& b) {
+  return make_float4(a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w);
 }
 
+// Puts the group's softmax state where both groups see it.
 template <class T, class Config>
-__device__ void NarrowCta<T, Config>::join_groups() {
-#pragma unroll
-  for (int c = 0; c < Config::kColumns; ++c) {
-    float sum = sum_[c];
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 4);
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 8);
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, 16);
-    if (lane_ < 4) {
-      reinterpret_cast<float*>(&small_.warp_sum[group()][local_row(c)])[warp_ % 4] = sum;
-      if (warp_ % 4 == 0) small_.group_max[group()][local_row(c)] = max_[c];
-    }
-  }
-  consumer_sync();  // maxima and sums: all to all; both groups are done with the query
-  float factor[Config::kColumns];
-#pragma unroll
-  for (int c = 0; c < Config::kColumns; ++c) {
-    const int r = local_row(c);
-    const float a = small_.group_max[0][r], b = small_.group_max[1][r];
-    const float4 x = small_.warp_sum[0][r], y = small_.warp_sum[1][r];
-    const float largest = fmaxf(a, b);
-    const float base = largest == -INFINITY ? 0.0f : largest;
-    const float sum = ((x.x + x.y) + (x.z + x.w)) * ptx::exp2_approx(a - base) +
-                      ((y.x + y.y) + (y.z + y.w)) * ptx::exp2_approx(b - base);
-    factor[c] = sum > 0 ? ptx::exp2_approx(max_[c] - base) / sum : 0.0f;
-    if (warp_ == 0 && lane_ < 4) small_.lse[r] = sum > 0 ? base + log2f(sum) : -INFINITY;
-  }
-#pragma unroll
-  for (int b = 0; b < Config::kValueBoxes; ++b)
-#pragma unroll
-    for (int i = 0; i < Config::kScores; ++i) out_[b][i] *= factor[i / 4 * 2 + i % 2];
-  if (group() == 1) pass_boxes<true, 0>();
-  consumer_sync();
-  if (group() == 0) pass_boxes<false, 0>();
-  consumer_sync();
-  if (group() == 0) pass_boxes<true, Config::kOwnBoxes>();
-  consumer_sync();
-  if (group() == 1) {
-    pass_boxes<false, Config::kOwnBoxes>();
-    // From here on each group's boxes are its first ones.
-#pragma unroll
-    for (int b = 0; b < Config::kOwnBoxes; ++b)
-#pragma unroll
-      for (int i = 0; i < Config::kScores; ++i) out_[b][i] = out_[b + Config::kOwnBoxes][i];
-  }
-  consumer_sync();  // the query's memory is free
-}
-
-// Puts the output where the cluster sees it, in boxes that the feeder lends, and waits until all have done
-// so.
-template <class T, class Config>
-__device__ void NarrowCta<T, Config>::share_out() {
-  Cursor cursor = cursor_;
-  for (int b = 0; b < Config::kExchangeBoxes; ++b, cursor.skip(1))
-    ptx::mbarrier_wait(&small_.full[cursor.slot], cursor.phase);
-  constexpr int kOwnQuads = Config::kQuads / Config::kGroups;
-#pragma unroll
-  for (int b = 0; b < Config::kOwnBoxes; ++b)
-#pragma unroll
-    for (int i = 0; i < Config::kScores; i += 4) {
-      const int quad = group() * kOwnQuads + (b * (Config::kScores / 4) + i / 4) * Config::kGroupThreads +
-                       threadIdx.x % Config::kGroupThreads;
-      *exchange_quad(cursor_.slot, quad) =
-          make_float4(out_[b][i], out_[b][i + 1], out_[b][i + 2], out_[b][i + 3]);
-    }
-  if (threadIdx.x == 0) small_.exchange_slot = cursor_.slot;
-  consumer_sync();  // outputs and LSEs: all to the arriving threads
-  if (threadIdx.x < cluster_) ptx::mbarrier_arrive_peer(ptx::peer_address(&small_.shared_out, threadIdx.x));
-  ptx::mbarrier_wait_cluster(&small_.shared_out, exchanges_ % 2);
-  if (threadIdx.x < cluster_)
-    small_.peer_slot[threadIdx.x] = ptx::load_peer_int(ptx::peer_address(&small_.exchange_slot, threadIdx.x));
-}
-
-// Gives the boxes back once every CTA has read what it needs.
-template <class T, class Config>
-__device__ void NarrowCta<T, Config>::end_sharing() {
-  ptx::fence_async_shared();  // the boxes go back to the copy engine
-  consumer_sync();            // all have read
-  if (threadIdx.x < cluster_) ptx::mbarrier_arrive_peer(ptx::peer_address(&small_.read_out, threadIdx.x));
-  ptx::mbarrier_wait_cluster(&small_.read_out, exchanges_ % 2);
-  ++exchanges_;
-  if (group() == 0) release(cursor_, Config::kExchangeBoxes);
-  cursor_.skip(Config::kExchangeBoxes);
-}
-
-template <class T, class Config>
-__device__ void NarrowCta<T, Config>::store_own(float4* partial) {
-  constexpr int kOwnQuads = Config::kQuads / Config::kGroups;
-#pragma unroll
-  for (int b = 0; b < Config::kOwnBoxes; ++b)
-#pragma unroll
-    for (int i = 0; i < Config::kScores; i += 4)
-      __stcg(partial + group() * kOwnQuads + (b * (Config::kScores / 4) + i / 4) * Config::kGroupThreads +
-                 threadIdx.x % Config::kGroupThreads,
-             make_float4(out_[b][i], out_[b][i + 1], out_[b][i + 2], out_[b][i + 3]));
-}
-
-// Says that this piece's state is out. True for the CTA that comes last, which then sees all of them.
-template <class T, class Config>
-__device__ bool NarrowCta<T, Config>::arrive_last(const Pieces& pieces) {
-  __threadfence();
-  consumer_sync();  // every thread's part is out before the counter says so
-  if (threadIdx.x == 0) {
-    int32_t* counter = p_.arrived + state_of(pieces, 0) * cluster_ + rank_;
-    const int before = atomicAdd(counter, 1);
-    if (before == pieces.count - 1) *counter = 0;  // nobody looks at it again in this launch
-    small_.flag = before == pieces.count - 1;
-    __threadfence();
-  }
-  consumer_sync();  // the flag: the leader to all
-  return small_.flag != 0;
-}
-
-// Weights of the states, row by row, and the LSE of their union. Total: empty with empty is empty.
-template <class T, class Config>
-template <class LoadLse>
-__device__ void NarrowCta<T, Config>::weigh(int num_states, const LoadLse& load_lse) {
-  float* weights = reinterpret_cast<float*>(query_);  // [state][row]
-  for (int r = warp_; r < Config::kRows; r += Config::kConsumers / 32) {
-    float largest = -INFINITY;
-    for (int s = lane_; s < num_states; s += 32) {
-      const float lse = load_lse(s, r);
-      weights[s * Config::kRows + r] = lse;
-      largest = fmaxf(largest, lse);
-    }
-    for (int d = 1; d < 32; d *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, d));
-    const float base = largest == -INFINITY ? 0.0f : largest;
-    float sum = 0;
-    for (int s = lane_; s < num_states; s += 32) sum += exp2f(weights[s * Config::kRows + r] - base);
-    for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
-    const float factor = sum > 0 ? 1.0f / sum : 0.0f;
-    for (int s = lane_; s < num_states; s += 32)
-      weights[s * Config::kRows + r] = exp2f(weights[s * Config::kRows + r] - base) * factor;
-    if (lane_ == 0) small_.merged_lse[r] = sum > 0 ? base + log2f(sum) : -INFINITY;
-  }
-  consumer_sync();  // weights: all to all
-}
-
-// Rows of a quad: these two, each at two columns.
-template <class Config>
-__device__ inline int quad_row(int quad) {
-  return quad / Config::kGroupThreads % (Config::kRows / 8) * 8 + quad % 4 * 2;
-}
-
-template <class T, class Config>
-template <class LoadQuad>
-__device__ float4 NarrowCta<T, Config>::combine(int num_states, int quad, const LoadQuad& load_quad) const {
-  const float* weights = reinterpret_cast<const float*>(query_) + quad_row<Config>(quad);
-  float4 sum = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-  for (int s = 0; s < num_states; ++s) {
-    const float4 x = load_quad(s);
-    const float2 w = *reinterpret_cast<const float2*>(weights + s * Config::kRows);
-    sum.x = fmaf(x.x, w.x, sum.x);
-    sum.y = fmaf(x.y, w.y, sum.y);
-    sum.z = fmaf(x.z, w.x, sum.z);
-    sum.w = fmaf(x.w, w.y, sum.w);
-  }
-  return sum;
-}
-
-// First the CTAs of the cluster, through their shared memory; then, if the request was cut, its pieces,
-// through global memory, by the cluster that comes last (each CTA of it for its share). The order of the sums
-// is that of the keys, whoever comes when.
-template <class T, class Config>
-__device__ void NarrowCta<T, Config>::merge(const Pieces& pieces) {
-  const int64_t mine = state_of(pieces, part_ - pieces.first_part);
-  const auto partial = [&](int64_t state) {
-    return reinterpret_cast<float4*>(p_.partial_out) + state * Config::kQuads;
+__device__ void NarrowCta<T, Config>::leave_sums() {
+  const auto over_lanes = [](float x) {
+    x += __shfl_xor_sync(0xFFFFFFFFu, x, 4);
+    x += __shfl_xor_sync(0xFFFFFFFFu, x, 8);
+    return x + __shfl_xor_sync(0xFFFFFFFFu, x, 16);
   };
-  const float* lse = small_.lse;
-  if (cluster_ > 1) {
-    share_out();
-    weigh(cluster_, [&](int s, int r) { return ptx::load_peer_float(ptx::peer_address(&small_.lse[r], s)); });
-    lse = small_.merged_lse;
-    for_each_quad([&](int quad) {
-      const float4 x = combine(cluster_, quad, [&](int s) {
-        return ptx::load_peer_float4(ptx::peer_address(exchange_quad(small_.peer_slot[s], quad), s));
-      });
-      if (pieces.count == 1)
-        write_quad(quad, x);
-      else
-        __stcg(partial(mine) + quad, x);
-    });
-    if (pieces.count > 1 && threadIdx.x < Config::kRows)
-      __stcg(p_.partial_lse + mine * Config::kRows + threadIdx.x, lse[threadIdx.x]);
-    if (pieces.count == 1) write_lse(lse);
-    end_sharing();
-    if (pieces.count == 1) return;
-  } else {
-    store_own(partial(mine));
-    if (threadIdx.x < Config::kRows)
-      __stcg(p_.partial_lse + mine * Config::kRows + threadIdx.x, lse[threadIdx.x]);
-  }
-  if (!arrive_last(pieces)) return;
-  weigh(pieces.count,
-        [&](int s, int r) { return __ldcg(p_.partial_lse + state_of(pieces, s) * Config::kRows + r); });
-  for_each_quad([&](int quad) {
-    write_quad(quad, combine(pieces.count, quad,
-                             [&](int s) { return __ldcg(partial(state_of(pieces, s)) + quad); }));
-  });
-  write_lse(small_.merged_lse);
-  consumer_sync();  // the query's memory is free
-}
-
-template <class T, class Config>
-__device__ void NarrowCta<T, Config>::write_quad(int quad, const float4& x) {
-  const int box = quad / (Config::kGroupThreads * (Config::kRows / 8)), thread = quad % Config::kGroupThreads;
-  const int column = box * Config::kBoxColumns + thread / 32 * 16 + thread % 32 / 4;
-  const float values[2][2] = {{x.x, x.z}, {x.y, x.w}};
+  auto& state = small_.state[group()];
 #pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    const int r = row(quad_row<Config>(quad) + i);
-    if (r >= num_rows_) continue;
-    T* to = static_cast<T*>(p_.out) + (q_start_ + r / p_.num_heads) * p_.out_token_stride +
-            r % p_.num_heads * p_.out_head_stride + column;
-    to[0] = from_float<T>(values[i][0]);
-    to[8] = from_float<T>(values[i][1]);
+  for (int c = 0; c < Config::kColumns; ++c) {
+    const float exact = over_lanes(sum_[c]), rounded = over_lanes(rounded_[c]);
+    if (lane_ >= 4) continue;
+    reinterpret_cast<float*>(&state.exact[local_row(c)])[warp_ % 4] = exact;
+    reinterpret_cast<float*>(&state.rounded[local_row(c)])[warp_ % 4] = rounded;
+    if (warp_ % 4 == 0) state.max[local_row(c)] = max_[c];
   }
 }
 
+// The factor of each group's outputs of a row, and the row's state. Total: empty with empty is empty.
 template <class T, class Config>
-__device__ void NarrowCta<T, Config>::write_lse(const float* lse) {
-  const int r = row(threadIdx.x);
-  if (p_.lse == nullptr || rank_ != 0 || threadIdx.x >= Config::kRows || r >= num_rows_) return;
-  p_.lse[(q_start_ + r / p_.num_heads) * p_.lse_token_stride + r % p_.num_heads * p_.lse_head_stride] =
-      lse[threadIdx.x] * kLn2;
+__device__ typename NarrowCta<T, Config>::PieceState NarrowCta<T, Config>::weigh_groups(int local) {
+  static_assert(Config::kGroups == 2);
+  const auto sum_of = [](const float4& x) { return (x.x + x.y) + (x.z + x.w); };
+  const auto &a = small_.state[0], &b = small_.state[1];
+  const float largest = fmaxf(a.max[local], b.max[local]);
+  const float base = largest == -INFINITY ? 0.0f : largest;
+  const float of_a = exp2f(a.max[local] - base), of_b = exp2f(b.max[local] - base);
+  const float rounded = sum_of(a.rounded[local]) * of_a + sum_of(b.rounded[local]) * of_b;
+  const float exact = sum_of(a.exact[local]) * of_a + sum_of(b.exact[local]) * of_b;
+  const float factor = rounded == 0 ? 0.0f : 1.0f / rounded;
+  small_.factor[0][local] = of_a * factor;
+  small_.factor[1][local] = of_b * factor;
+  return {base + log2f(rounded), base + log2f(exact)};
 }
 
-// Through shared memory, rows of the output one after the other, so that global memory sees whole lines.
+// Passes kBoxesAtOnce boxes of out_, from kFirst on, to the other group, which holds the same elements thread
+// by thread.
 template <class T, class Config>
-__device__ void NarrowCta<T, Config>::write_rows() {
-  constexpr int kPitch = Config::kRank * 2 + 16;  // no two rows of a matrix in one bank
-  static_assert(Config::kRows * kPitch <= (Config::kBoxes + Config::kGroups) * Config::kQueryBoxBytes);
+template <int kFirst>
+__device__ void NarrowCta<T, Config>::pass_boxes() {
 #pragma unroll
-  for (int b = 0; b < Config::kOwnBoxes; ++b)
+  for (int b = 0; b < Config::kBoxesAtOnce; ++b)
 #pragma unroll
-    for (int j = 0; j < Config::kRows / 8; j += 2) {
-      uint32_t packed[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int at = (j + i / 2) * 4 + i % 2 * 2;
-        packed[i] = pack<T>(out_[b][at], out_[b][at + 1]);
-      }
-      const int local = (j + lane_ / 16) * 8 + lane_ % 8;
-      const int column =
-          (group() * Config::kOwnBoxes + b) * Config::kBoxColumns + warp_ % 4 * 16 + lane_ / 8 % 2 * 8;
-      ptx::stmatrix_x4_trans(query_ + local * kPitch + column * 2, packed);
+    for (int j = 0; j < Config::kFours; ++j) {
+      const float* x = &out_[kFirst + b][j * 4];
+      *passed(group(), b, j) = make_float4(x[0], x[1], x[2], x[3]);
     }
-  consumer_sync();  // the rows: all to all
-  constexpr int kChunks = Config::kRank / 8;
-  for (int i = threadIdx.x; i < Config::kRows * kChunks; i += Config::kConsumers) {
-    const int local = i / kChunks, chunk = i % kChunks;
-    if (row(local) >= num_rows_) break;
-    const int64_t token = q_start_ + row(local) / p_.num_heads, head = row(local) % p_.num_heads;
-    *reinterpret_cast<uint4*>(static_cast<T*>(p_.out) + token * p_.out_token_stride +
-                              head * p_.out_head_stride + chunk * 8) =
-        *reinterpret_cast<const uint4*>(query_ + local * kPitch + chunk * 16);
+}
+
+// Makes the boxes those of both groups, divided by the sums.
+template <class T, class Config>
+template <int kFirst>
+__device__ void NarrowCta<T, Config>::take_boxes() {
+  const int me = group();
+#pragma unroll
+  for (int j = 0; j < Config::kFours; ++j) {
+    const float2 mine_by = *reinterpret_cast<const float2*>(&small_.factor[me][local_row(2 * j)]);
+    const float2 theirs_by = *reinterpret_cast<const float2*>(&small_.factor[1 - me][local_row(2 * j)]);
+#pragma unroll
+    for (int b = 0; b < Config::kBoxesAtOnce; ++b) {
+      const float4 theirs = *passed(1 - me, b, j);
+      float* x = &out_[kFirst + b][j * 4];
+      x[0] = fmaf(x[0], mine_by.x, theirs.x * theirs_by.x);
+      x[1] = fmaf(x[1], mine_by.y, theirs.y * theirs_by.y);
+      x[2] = fmaf(x[2], mine_by.x, theirs.z * theirs_by.x);
+      x[3] = fmaf(x[3], mine_by.y, theirs.w * theirs_by.y);
+    }
   }
-  write_lse(small_.lse);
-  consumer_sync();  // the query's memory and the LSEs are free
+}
+
+// Each group ends up with its half of the boxes for both.
+template <class T, class Config>
+template <int kFirst>
+__device__ void NarrowCta<T, Config>::join_groups() {
+  by_group([&]<int kMine>() { pass_boxes<Config::kHalf - kMine + kFirst>(); });
+  consumer_sync();  // boxes and factors: all to all
+  by_group([&]<int kMine>() { take_boxes<kMine + kFirst>(); });
+  if constexpr (kFirst + Config::kBoxesAtOnce < Config::kHalf) {
+    consumer_sync();  // the boxes are read
+    join_groups<kFirst + Config::kBoxesAtOnce>();
+  }
+}
+
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::finish(const Pieces& pieces, bool even) {
+  const int64_t mine = state_of(pieces, part_ - pieces.first_part);
+  leave_sums();
+  consumer_sync();  // sums: all to all; the query is not needed any more
+  if (threadIdx.x < Config::kRows) {
+    const PieceState state = weigh_groups(threadIdx.x);
+    if (pieces.count == 1)
+      write_lse(threadIdx.x, state.exact);
+    else
+      __stcg(reinterpret_cast<float2*>(partial_state(mine) + threadIdx.x),
+             make_float2(state.rounded, state.exact));
+  }
+  join_groups<0>();
+  by_group([&]<int kMine>() {
+    if (pieces.count == 1)
+      write_output<kMine>();
+    else
+      leave_piece<kMine>(mine);
+  });
+  if (pieces.count == 1) return;
+  // On a line the last piece is the beginning of a part that goes on.
+  const int helpers = even ? pieces.count : pieces.count - 1;
+  const int shares = 1 << (31 - __clz(min(helpers, Config::kStateFours / 8)));
+  const int counted = meet(pieces, shares);
+  for (int share = small_.first_share; share < small_.end_share; ++share) merge_share(pieces, share, shares);
+  // The last of those who look at the counter clears it: all pieces came, and none waits who did not give up.
+  if (counted != 0 && (counted & 0xFFFF) + (counted >> 16) == pieces.count + shares)
+    p_.arrived[state_of(pieces, 0)] = 0;
+}
+
+// Four elements of the accumulator layout as a thread holds them: two rows, columns c and c + 8. Lanes four
+// apart hold neighbouring columns: each of two gets the pair of one row.
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::write_four(int four, const float4& x, bool valid) {
+  constexpr int kBoxFours = Config::kFours * Config::kGroupThreads;
+  const int thread = four % Config::kGroupThreads, odd = thread / 4 % 2;
+  const float low = __shfl_xor_sync(0xFFFFFFFFu, odd ? x.x : x.y, 4);
+  const float high = __shfl_xor_sync(0xFFFFFFFFu, odd ? x.z : x.w, 4);
+  const int r = row(four % kBoxFours / Config::kGroupThreads * 8 + thread % 4 * 2 + odd);
+  if (!valid || r >= num_rows_) return;
+  const int column = four / kBoxFours * Config::kBoxColumns + thread / 32 * 16 + thread % 32 / 8 * 2;
+  T* to = static_cast<T*>(p_.out) + (q_start_ + heads_.divide(r)) * p_.out_token_stride +
+          heads_.remainder(r) * p_.out_head_stride + column;
+  *reinterpret_cast<uint32_t*>(to) = odd ? pack<T>(low, x.y) : pack<T>(x.x, low);
+  *reinterpret_cast<uint32_t*>(to + 8) = odd ? pack<T>(high, x.w) : pack<T>(x.z, high);
+}
+
+template <class T, class Config>
+template <int kMine>
+__device__ void NarrowCta<T, Config>::write_output() {
+#pragma unroll
+  for (int b = kMine; b < kMine + Config::kHalf; ++b)
+#pragma unroll
+    for (int j = 0; j < Config::kFours; ++j) {
+      const float* x = &out_[b][j * 4];
+      write_four((b * Config::kFours + j) * Config::kGroupThreads + threadIdx.x % Config::kGroupThreads,
+                 make_float4(x[0], x[1], x[2], x[3]), true);
+    }
+}
+
+template <class T, class Config>
+template <int kMine>
+__device__ void NarrowCta<T, Config>::leave_piece(int64_t state) {
+  float4* to = partial_out(state) + threadIdx.x % Config::kGroupThreads;
+#pragma unroll
+  for (int b = kMine; b < kMine + Config::kHalf; ++b)
+#pragma unroll
+    for (int j = 0; j < Config::kFours; ++j) {
+      const float* x = &out_[b][j * 4];
+      __stcg(to + (b * Config::kFours + j) * Config::kGroupThreads, make_float4(x[0], x[1], x[2], x[3]));
+    }
+}
+
+// Says that this piece is there, and finds out which shares of the merge are this CTA's: the one of the
+// piece's number, for which it waits until all pieces are there; or all of them, if it comes last and
+// somebody has waited too long. The counter counts the pieces that have come, and then the CTAs that waited
+// and saw them all, in its lower half; those who gave up in the upper one. Returns the count with this CTA to
+// the leader of one that saw all pieces, else 0.
+template <class T, class Config>
+__device__ int NarrowCta<T, Config>::meet(const Pieces& pieces, int shares) {
+  consumer_sync();  // the piece: all to the leader
+  int counted = 0;
+  if (threadIdx.x == 0) {
+    int32_t* counter = p_.arrived + state_of(pieces, 0);
+    const int piece = part_ - pieces.first_part;
+    int first = piece, end = min(piece + 1, shares);
+    ptx::fence_gpu();
+    counted = atomicAdd(counter, 1) + 1;
+    if ((counted & 0xFFFF) == pieces.count) {
+      ptx::fence_gpu();
+      if (counted >> 16 != 0) first = 0, end = shares;
+    } else if (first >= end || !wait_for_pieces(counter, pieces.count)) {
+      counted = 0;
+      end = first;
+    }
+    small_.first_share = first;
+    small_.end_share = end;
+    if (counted != 0 && piece < shares) counted = atomicAdd(counter, 1) + 1;
+  }
+  consumer_sync();  // what the leader saw: to all
+  return counted;
+}
+
+// Whether the last piece came in time.
+template <class T, class Config>
+__device__ bool NarrowCta<T, Config>::wait_for_pieces(int32_t* counter, int count) {
+  const int64_t start = clock64();
+  int now;
+  do {
+    now = ptx::load_acquire(counter);
+    if ((now & 0xFFFF) >= count) return true;
+  } while (clock64() - start < Config::kPatience);
+  for (;;) {
+    const int seen = atomicCAS(counter, now, now + 0x10000);
+    if (seen == now) return false;
+    ptx::fence_gpu();
+    now = seen;
+    if ((now & 0xFFFF) >= count) return true;
+  }
+}
+
+// The weight of each piece in each row, in the query's memory: [piece][row]; neighbouring lanes take the
+// pieces of a row in turns.
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::weigh_pieces(const Pieces& pieces) {
+  constexpr int kLanes = Config::kConsumers / Config::kRows;  // of a row
+  constexpr int kAtOnce = 4;
+  const int local = threadIdx.x / kLanes, first = threadIdx.x % kLanes;
+  const auto largest_of = [](float x) {
+#pragma unroll
+    for (int d = 1; d < kLanes; d *= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, d));
+    return x;
+  };
+  const auto sum_of = [](float x) {
+#pragma unroll
+    for (int d = 1; d < kLanes; d *= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, d);
+    return x;
+  };
+  float* weights = reinterpret_cast<float*>(query_) + local;
+  const float2* states = reinterpret_cast<const float2*>(partial_state(state_of(pieces, 0))) + local;
+  const int stride = p_.num_row_tiles * Config::kRows;  // from piece to piece
+  float largest = -INFINITY, exact = 0;                 // the sum is relative to the largest so far
+#pragma unroll 1
+  for (int begin = first; begin < pieces.count; begin += kAtOnce * kLanes) {
+    float2 state[kAtOnce];  // rounded, exact
+    float base = largest;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int s = begin + i * kLanes;
+      state[i] = make_float2(-INFINITY, -INFINITY);
+      if (s < pieces.count) state[i] = __ldcg(states + s * stride);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      base = fmaxf(base, state[i].x);
+      if (begin + i * kLanes < pieces.count) weights[(begin + i * kLanes) * Config::kRows] = state[i].x;
+    }
+    const float finite = base == -INFINITY ? 0.0f : base;
+    exact *= ptx::exp2_approx(largest - finite);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) exact += ptx::exp2_approx(state[i].y - finite);
+    largest = base;
+  }
+  float base = largest_of(largest);
+  if (base == -INFINITY) base = 0;
+  exact = sum_of(exact * ptx::exp2_approx(largest - base));
+  float rounded = 0;
+#pragma unroll 1
+  for (int s = first; s < pieces.count; s += kLanes) {
+    float& weight = weights[s * Config::kRows];
+    weight = ptx::exp2_approx(weight - base);
+    rounded += weight;
+  }
+  rounded = sum_of(rounded);
+  const float factor = rounded == 0 ? 0.0f : 1.0f / rounded;
+#pragma unroll 1
+  for (int s = first; s < pieces.count; s += kLanes) weights[s * Config::kRows] *= factor;
+  if (first == 0) small_.lse[local] = base + log2f(exact);
+}
+
+// A share of the columns, of all pieces. A thread asks for eight fours at once: of two or four pieces and so
+// many places, or of eight pieces. Where there are fewer fours than threads, teams of threads take pieces in
+// turns and meet in shared memory. The first fours are asked for before the weights are known.
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::merge_share(const Pieces& pieces, int share, int shares) {
+  const int fours = Config::kStateFours / shares, side = min(fours, Config::kConsumers);
+  const int team = threadIdx.x / side, teams = Config::kConsumers / side;
+  const int log_run = pieces.count <= 2 ? 1 : pieces.count <= 4 ? 2 : 3, run = 1 << log_run;
+  const float* weights = reinterpret_cast<const float*>(query_);
+  const float4* outs = partial_out(state_of(pieces, 0));
+  const int stride = p_.num_row_tiles * Config::kStateFours;  // from piece to piece
+#pragma unroll 1
+  for (int at = threadIdx.x % side; at < fours; at += (8 >> log_run) * side) {
+    const int first = share * fours + at;
+    float4 x[8], sum = make_float4(0, 0, 0, 0);
+    const auto each = [&](int begin, const auto& use) {
+#pragma unroll
+      for (int n = 0; n < 8; ++n) {
+        const int piece = begin + (n & (run - 1)) * teams, place = (n >> log_run) * side;
+        use(x[n], piece, first + place, piece < pieces.count && at + place < fours);
+      }
+    };
+    const auto load = [&](float4& y, int piece, int four, bool valid) {
+      y = valid ? __ldcg(outs + piece * stride + four) : make_float4(0, 0, 0, 0);
+    };
+    const auto scale = [&](float4& y, int piece, int four, bool valid) {
+      const int local = four / Config::kGroupThreads % Config::kFours * 8 + four % 4 * 2;
+      if (!valid) return;
+      const float2 by = *reinterpret_cast<const float2*>(weights + piece * Config::kRows + local);
+      y = make_float4(y.x * by.x, y.y * by.y, y.z * by.x, y.w * by.y);
+    };
+    each(team, load);
+    if (at < side) {
+      weigh_pieces(pieces);
+      consumer_sync();  // weights: all to all
+    }
+#pragma unroll 1
+    for (int begin = 0; begin < pieces.count; begin += run * teams) {
+      if (begin > 0) each(begin + team, load);
+      each(begin + team, scale);
+#pragma unroll
+      for (int d = 1; d < 8; d *= 2)
+        if (d < run)
+#pragma unroll
+          for (int n = 0; n < 8; n += 2 * d) x[n] = plus(x[n], x[n + d]);
+      x[0] = sum = plus(sum, x[0]);
+    }
+    if (teams > 1) add_teams(&x[0], side);
+#pragma unroll
+    for (int n = 0; n < 8; n += 2)
+      if (n % run == 0 && (n >> log_run) * side < fours)
+        write_four(first + (n >> log_run) * side, x[n], team == 0 && at + (n >> log_run) * side < fours);
+  }
+  if (share == 0 && threadIdx.x < Config::kRows) write_lse(threadIdx.x, small_.lse[threadIdx.x]);
+  consumer_sync();  // weights and sums are read
+}
+
+// The first team's sums become those of all.
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::add_teams(float4* x, int side) {
+  float4* sums = reinterpret_cast<float4*>(weights_);
+  sums[threadIdx.x] = *x;
+  consumer_sync();  // sums: all to the first team
+  if (threadIdx.x >= side) return;
+#pragma unroll 4
+  for (int other = threadIdx.x + side; other < Config::kConsumers; other += side) *x = plus(*x, sums[other]);
+}
+
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::write_lse(int local, float lse) {
+  const int r = row(local);
+  if (p_.lse == nullptr || r >= num_rows_) return;
+  p_.lse[(q_start_ + heads_.divide(r)) * p_.lse_token_stride + heads_.remainder(r) * p_.lse_head_stride] =
+      lse * kLn2;
 }
 
 }  // namespace latent::attention::cuda
