@@ -3,6 +3,7 @@
 
 #include "ops/kv_layout.h"
 #include "ops/mla_attention.h"
+#include "ops/prefill_attention.h"
 #include "ops/rope.h"
 #include "tensor/matcher.h"
 
@@ -110,6 +111,25 @@ Status check(const MlaAttentionParams& p) {
     m.match("kv_b", p.kv_b.values, {"kv_b_rows", "kv_rank"}, kWeight);
   }
   return m.status() ? check_cache("mla_attention", p.cache, a.kv_rank, p.cache_scale) : m.status();
+}
+
+Status check(const PrefillAttentionParams& p) {
+  const PrefillAttentionAttrs& a = p.attrs;
+  ShapeMatcher m("prefill_attention");
+  m.bind("num_heads", a.num_heads);
+  m.bind("nope_dim", a.nope_dim);
+  m.bind("rope_dim", a.rope_dim);
+  m.bind("v_dim", a.v_dim);
+  m.match("q_nope", p.q_nope, {"num_tokens", "num_heads", "nope_dim"}, kWideFloat);
+  m.match("q_pe", p.q_pe, {"num_tokens", "num_heads", "rope_dim"}, {p.q_nope.dtype()});
+  m.match("k_nope", p.k_nope, {"num_keys", "num_heads", "nope_dim"}, {p.q_nope.dtype()});
+  m.match("k_pe", p.k_pe, {"num_keys", "num_heads", "rope_dim"}, {p.q_nope.dtype()});
+  m.match("v", p.v, {"num_keys", "num_heads", "v_dim"}, {p.q_nope.dtype()});
+  m.match("q_starts", p.q_starts, {"num_seqs + 1"}, {DType::kI32});
+  m.match("kv_starts", p.kv_starts, {"num_seqs + 1"}, {DType::kI32});
+  m.match("out", p.out, {"num_tokens", "num_heads", "v_dim"}, {p.q_nope.dtype(), DType::kF32});
+  if (!p.lse.empty()) m.match("lse", p.lse, {"num_tokens", "num_heads"}, {DType::kF32});
+  return m.status();
 }
 
 Status check(const MergeStatesParams& p) {

@@ -160,6 +160,16 @@ __device__ inline void prefetch_box(const CUtensorMap* map, int x, int y, int z)
                : "memory");
 }
 
+// The same of a rank-4 tensor, its lines to stay in L2 as others do.
+__device__ inline void tma_load_4d(void* shared, const CUtensorMap* map, int x, int y, int z, int w,
+                                   uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(shared)),
+      "l"(map), "r"(x), "r"(y), "r"(z), "r"(w), "r"(shared_address(barrier))
+      : "memory");
+}
+
 // Orders this thread's ordinary accesses to shared memory before later ones of the tensor cores and the copy
 // engine.
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
@@ -169,6 +179,12 @@ __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.sh
 template <int kThreads>
 __device__ inline void named_barrier_sync(int number) {
   asm volatile("bar.sync %0, %1;" ::"r"(number), "n"(kThreads) : "memory");
+}
+
+// Counts this warp among those that a barrier waits for, and goes on.
+template <int kThreads>
+__device__ inline void named_barrier_arrive(int number) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(number), "n"(kThreads) : "memory");
 }
 
 // --- Registers a thread, for all four warps of a warpgroup. The kernel needs __launch_bounds__(threads, 1)

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/backends/cuda_sm90/cache_map.h"
 
-#include <cudaTypedefs.h>
 #include <cuda_runtime.h>
 
+#include "attention/backends/cuda_sm90/encode_tiled.h"
 #include "base/check.h"
 #include "device/cuda_check.h"
 
 namespace latent::attention::cuda {
-namespace {
 
-// The driver's function, found at run time so that the library loads where there is no driver.
 PFN_cuTensorMapEncodeTiled_v12000 encode_tiled() {
   static const auto function = [] {
     void* found = nullptr;
@@ -23,8 +21,6 @@ PFN_cuTensorMapEncodeTiled_v12000 encode_tiled() {
   }();
   return function;
 }
-
-}  // namespace
 
 CUtensorMap make_cache_map(const DecodeParams& params, const CacheShape& shape) {
   const auto element = static_cast<cuuint64_t>(dtype_bytes(shape.dtype));
