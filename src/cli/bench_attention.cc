@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "cli/attention_bench/measure.h"
+#include "cli/bench_prefill.h"
 #include "cli/bench_report.h"
 #include "cli/exit_code.h"
 #include "cli/json_file.h"
@@ -32,7 +33,8 @@ struct AttentionFlags {
   std::vector<std::string> backends;
   double pool_gb = 0;
   int threads = 0;
-  bool grid = false, list = false, json = false;
+  std::vector<int> contexts = {0};
+  bool prefill = false, grid = false, list = false, json = false;
 };
 
 struct Row {
@@ -211,9 +213,11 @@ class AttentionBench {
     std::vector<double> differences;
     for (const Contestant& who : contestants)
       differences.push_back(difference(machine_, *inputs, who, contestants.front()));
+    std::vector<BenchCall> calls;
+    for (const Contestant& who : contestants) calls.push_back(who.call(*inputs));
     for (const std::string& name : flags_.protocols) {
       const Protocol protocol = *parse_protocol(name);
-      const std::vector<Timing> timings = measure(machine_, *inputs, contestants, protocol);
+      const std::vector<Timing> timings = measure(machine_, calls, inputs->count(), protocol);
       for (size_t i = 0; i < contestants.size(); ++i)
         rows_.push_back({.problem = c,
                          .backend = contestants[i].name(),
@@ -302,6 +306,10 @@ Status check_flags(const AttentionFlags& flags) {
   if (Status s = in_range("--q-len", flags.q_lens, 8); !s) return s;
   if (Status s = in_range("--batch", flags.batches, 4096); !s) return s;
   if (Status s = in_range("--len", flags.lens, 1 << 20); !s) return s;
+  for (const int context : flags.contexts)
+    if (context < 0 || context > 1 << 20)
+      return make_error(ErrorCode::kInvalidArgument, "--context {}; each must be from 0 to {}", context,
+                        1 << 20);
   for (const int q_len : flags.q_lens)
     for (const int len : flags.lens)
       if (q_len > len)
@@ -312,6 +320,15 @@ Status check_flags(const AttentionFlags& flags) {
 
 int bench_attention(const AttentionFlags& flags, const std::vector<const Backend*>& rivals) {
   if (const Status s = check_flags(flags); !s) return fail(s.error());
+  if (flags.prefill)
+    return bench_prompts({.heads = flags.heads,
+                          .batches = flags.batches,
+                          .lens = flags.lens,
+                          .contexts = flags.contexts,
+                          .protocols = flags.protocols,
+                          .backends = flags.backends,
+                          .grid = flags.grid,
+                          .json = flags.json});
   const std::unique_ptr<Machine> device = device_machine();
   if (flags.list) return print_list(flags, rivals, device != nullptr);
   const Result<std::vector<const Backend*>> backends = chosen_backends(flags, rivals, device != nullptr);
@@ -349,7 +366,9 @@ void add_bench_attention(CLI::App& bench, Action& action, std::vector<const atte
   add_list("--heads", flags->heads, "Query heads, like 16,64,128");
   add_list("--q-len", flags->q_lens, "Query tokens of a request");
   add_list("--batch", flags->batches, "Requests");
-  add_list("--len", flags->lens, "Tokens in the cache of a request");
+  add_list("--len", flags->lens, "Tokens in the cache of a request; with --prefill, new tokens");
+  add_list("--context", flags->contexts, "With --prefill: tokens before the new ones");
+  command->add_flag("--prefill", flags->prefill, "Prompts over projected keys and values, 192/128, causal");
   command->add_option("--lengths", flags->lengths, "All equal, or varied around --len")
       ->check(CLI::IsMember({"equal", "varied"}))
       ->capture_default_str();

@@ -89,9 +89,9 @@ BenchCall Contestant::call(const InputSets& inputs) const {
   };
 }
 
-std::vector<Timing> measure(Machine& machine, const InputSets& inputs,
-                            const std::vector<Contestant>& contestants, Protocol protocol) {
-  const size_t n = contestants.size();
+std::vector<Timing> measure(Machine& machine, const std::vector<BenchCall>& calls, int num_sets,
+                            Protocol protocol) {
+  const size_t n = calls.size();
   std::vector<std::vector<double>> rounds(n);
   std::vector<Timing> timings(n);
   int64_t next_set = 0;
@@ -101,7 +101,7 @@ std::vector<Timing> measure(Machine& machine, const InputSets& inputs,
   for (int round = 0; round < count; ++round)
     for (size_t i = 0; i < n; ++i) {
       const size_t who = round % 2 == 0 ? i : n - 1 - i;
-      const BenchCall call = contestants[who].call(inputs);
+      const BenchCall& call = calls[who];
       if (protocol == Protocol::kBurst) {
         std::vector<double> seconds = machine.burst(call, next_set, kBurstCalls);
         next_set += kBurstCalls;
@@ -109,7 +109,7 @@ std::vector<Timing> measure(Machine& machine, const InputSets& inputs,
         rounds[who].push_back(median(seconds));
       } else {
         const BenchWindow& window = protocol == Protocol::kWarm ? kWarmWindow : kSustainedWindow;
-        const Replays replays = machine.replay(call, inputs.count(), window);
+        const Replays replays = machine.replay(call, num_sets, window);
         rounds[who].push_back(median(replays.seconds));
         timings[who].joules = replays.joules;
       }

@@ -45,9 +45,9 @@ struct Timing {
   double joules = 0;           // of one call; 0 where nobody counts
 };
 
-// One result a contestant. Rounds go forth and back over them.
-std::vector<Timing> measure(Machine& machine, const InputSets& inputs,
-                            const std::vector<Contestant>& contestants, Protocol protocol);
+// One result a contestant's call. Rounds go forth and back over them; a pass is over `num_sets` input sets.
+std::vector<Timing> measure(Machine& machine, const std::vector<BenchCall>& calls, int num_sets,
+                            Protocol protocol);
 
 // ||a - b|| / ||b|| of the outputs that contestants a and b write for set 0 into memory that held NaN; the
 // LSE counts as one more column. NaN if an element was not written.
