@@ -138,6 +138,7 @@ Status check(const MergeStatesParams& p) {
   m.match("lse_a", p.lse_a, {"num_tokens", "num_heads"}, {DType::kF32});
   m.match("out_b", p.out_b, {"num_tokens", "num_heads", "width"}, {DType::kF32});
   m.match("lse_b", p.lse_b, {"num_tokens", "num_heads"}, {DType::kF32});
+  if (!p.out.empty()) m.match("out", p.out, {"num_tokens", "num_heads", "width"}, kWideFloat);
   return m.status();
 }
 

@@ -61,6 +61,8 @@ struct MergeStatesParams {
   TensorView lse_a;  // [num_tokens, num_heads] f32; updated
   TensorView out_b;  // [num_tokens, num_heads, width] f32; strides of its own
   TensorView lse_b;  // [num_tokens, num_heads] f32
+  TensorView out;    // may be empty; else [num_tokens, num_heads, width] f32, f16 or bf16: takes the merged
+                     // outputs in place of out_a, which is left as it was
 };
 Status check(const MergeStatesParams& params);
 

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "ops/mla_attention.h"
+
+namespace latent::attention::cuda {
+
+// attention::merge_states on device memory: enqueued on `stream`, a cudaStream_t. CHECKs that rows are whole
+// and start at multiples of 16 bytes.
+void merge_states(const ops::MergeStatesParams& params, void* stream);
+
+}  // namespace latent::attention::cuda
