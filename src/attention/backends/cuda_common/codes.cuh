@@ -9,6 +9,49 @@
 
 namespace latent::attention::cuda {
 
+// How the cache holds its columns (ops/kv_layout.h): as 16-bit floats, as e4m3 codes with one scale, or as
+// codes with a scale for each 128 columns and a rope key in bf16.
+enum class Codes { kNone, kOneScale, kBlocks };
+
+// A row of codes in shared memory.
+template <int kRank, int kRope, Codes kCodes>
+struct CodeRow {
+  static constexpr int kScaleGroups = kCodes == Codes::kBlocks ? kRank / 128 : 1;
+  static constexpr int kColumns = kCodes == Codes::kBlocks ? kRank : kRank + kRope;  // those that are codes
+  static constexpr int kRopeAt = kRank + kScaleGroups * 4;                           // of kBlocks, in bytes
+  static constexpr int kBytes = kCodes == Codes::kBlocks ? kRopeAt + kRope * 2 : kRank + kRope;
+  // From row to row: an odd multiple of 16, which keeps ldmatrix free of bank conflicts.
+  static constexpr int kStride = kBytes / 16 % 2 == 1 ? kBytes : kBytes + 16;
+  static_assert(kBytes % 16 == 0 && (kCodes != Codes::kBlocks || (kRank % 128 == 0 && kRope % 32 == 0)));
+};
+
+// Weights that multiply codes are 2^kLogWeightLift times as large, which keeps the small ones above f16's
+// subnormal numbers.
+inline constexpr int kLogWeightLift = 14;
+// Weights of blocks take the scales, in units of the largest so far: the bits of powers of two from 2^-100 to
+// 2^100; a scale is less than two of its unit.
+inline constexpr uint32_t kLeastUnit = 27u << 23, kLargestUnit = 227u << 23;
+// 2^kLogWeightLift / unit
+__device__ inline float lift_of(uint32_t unit) {
+  return __uint_as_float(((254u + kLogWeightLift) << 23) - unit);
+}
+// What an output is multiplied by when its unit grows.
+__device__ inline float unit_ratio(uint32_t old_unit, uint32_t unit) {
+  const uint32_t steps = (unit - old_unit) >> 23;
+  return steps > 126 ? 0.0f : __uint_as_float((127 - steps) << 23);
+}
+
+// The power of two that brings the largest magnitude of a query's row to 2^14 or a little more, and its
+// inverse: as f16, products with codes, added up, stay far from the end of fp32.
+struct QueryLift {
+  float lift, drop;
+  __device__ explicit QueryLift(float largest) {
+    const uint32_t exponent = min(max(__float_as_uint(largest) >> 23, 15u), 254u);
+    lift = __uint_as_float((268u - exponent) << 23);
+    drop = __uint_as_float((exponent - 14u) << 23);
+  }
+};
+
 inline constexpr float kLargestCode = 448;
 
 // Non-finite values become NaN; finite ones saturate.

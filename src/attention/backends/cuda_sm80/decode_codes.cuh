@@ -20,7 +20,7 @@ namespace latent::attention::cuda {
 
 template <class T, class Config>
 __device__ void DecodeCta<T, Config>::load_query_codes() {
-  constexpr int kChunks = Config::kCodeColumns / 8, kMine = (kChunks + 31) / 32;
+  constexpr int kChunks = Config::CodeRow::kColumns / 8, kMine = (kChunks + 31) / 32;
   const T* nope = static_cast<const T*>(p_.q_nope);
   const T* pe = static_cast<const T*>(p_.q_pe);
   for (int local = warp_; local < Config::kRows; local += Config::kWarps) {
@@ -35,7 +35,7 @@ __device__ void DecodeCta<T, Config>::load_query_codes() {
     for (int j = 0; j < kMine; ++j) {
       const int column = (lane_ + 32 * j) * 8;
       chunks[j] = make_uint4(0, 0, 0, 0);
-      if (live && column < Config::kCodeColumns)
+      if (live && column < Config::CodeRow::kColumns)
         chunks[j] = __ldg(reinterpret_cast<const uint4*>(
             column < Config::kRank ? nope_row + column : pe_row + column - Config::kRank));
       const T* x = reinterpret_cast<const T*>(&chunks[j]);
@@ -44,10 +44,8 @@ __device__ void DecodeCta<T, Config>::load_query_codes() {
     }
 #pragma unroll
     for (int d = 16; d > 0; d /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, d));
-    // The largest becomes 2^14 or a little more; products of it with 448, added up, stay far from fp32's end.
-    const uint32_t exponent = min(max(__float_as_uint(largest) >> 23, 15u), 254u);
-    const float lift = __uint_as_float((268u - exponent) << 23);
-    if (lane_ == 0) shared_.query_drop[local] = __uint_as_float((exponent - 14u) << 23);
+    const QueryLift query(largest);
+    if (lane_ == 0) shared_.query_drop[local] = query.drop;
     Product* to = shared_.query + local * Config::kKeyStride;
 #pragma unroll
     for (int j = 0; j < kMine; ++j) {
@@ -57,7 +55,7 @@ __device__ void DecodeCta<T, Config>::load_query_codes() {
       uint32_t pairs[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        pairs[i] = pack<Product>(to_float(x[2 * i]) * lift, to_float(x[2 * i + 1]) * lift);
+        pairs[i] = pack<Product>(to_float(x[2 * i]) * query.lift, to_float(x[2 * i + 1]) * query.lift);
       Product* block = to + chunk / 2 * 16 + chunk % 2 * 4;
       *reinterpret_cast<uint2*>(block) = make_uint2(pairs[0], pairs[2]);
       *reinterpret_cast<uint2*>(block + 8) = make_uint2(pairs[1], pairs[3]);
@@ -71,7 +69,7 @@ __device__ void DecodeCta<T, Config>::load_query_codes() {
 
 template <class T, class Config>
 __device__ void DecodeCta<T, Config>::load_key_codes(int tile, int stage) {
-  constexpr int kChunks = Config::kCodeRowBytes / 16;
+  constexpr int kChunks = Config::CodeRow::kBytes / 16;
   const auto* cache = static_cast<const unsigned char*>(p_.cache);
   const int32_t* table = p_.block_table + seq_ * p_.table_stride;
   unsigned char* to = keys_ + stage * Config::kStageBytes;
@@ -83,7 +81,7 @@ __device__ void DecodeCta<T, Config>::load_key_codes(int tile, int stage) {
     if (live)
       from += table[token / p_.page_tokens] * p_.cache_page_stride +
               token % p_.page_tokens * p_.cache_row_stride + at;
-    ptx::cp_async_16(to + local * Config::kCodeStride + at, from, live);
+    ptx::cp_async_16(to + local * Config::CodeRow::kStride + at, from, live);
   }
 }
 
@@ -93,8 +91,8 @@ __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
   const int first_token = warp_ % Config::kColumnWarps * Config::kScoreTiles * 8;
   const Product* query = shared_.query + (row_tile * 16 + lane_ % 16) * Config::kKeyStride + lane_ / 16 * 8;
   // Four 8x8 blocks of 16-bit pairs: columns k..k+63 of 8 tokens.
-  const unsigned char* key = keys + (first_token + lane_ % 8) * Config::kCodeStride + lane_ / 8 * 16;
-  constexpr int kGroupColumns = Config::kCodeColumns / Config::kScaleGroups;
+  const unsigned char* key = keys + (first_token + lane_ % 8) * Config::CodeRow::kStride + lane_ / 8 * 16;
+  constexpr int kGroupColumns = Config::CodeRow::kColumns / Config::kScaleGroups;
   float s[Config::kScoreTiles][4] = {};
 #pragma unroll 1
   for (int g = 0; g < Config::kScaleGroups; ++g) {
@@ -107,7 +105,7 @@ __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
 #pragma unroll
       for (int n = 0; n < Config::kScoreTiles; ++n) {
         uint32_t b[4];
-        ptx::ldmatrix_x4(b, key + n * 8 * Config::kCodeStride + k);
+        ptx::ldmatrix_x4(b, key + n * 8 * Config::CodeRow::kStride + k);
 #pragma unroll
         for (int j = 0; j < 4; ++j)
           ptx::mma_m16n8k16<Product>(sums[n][j % 2], a[j], decode2<0>(b[j]), decode2<1>(b[j]));
@@ -120,7 +118,8 @@ __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
         float scale = p_.cache_scale;
         if constexpr (Config::kCodes == Codes::kBlocks)
           scale = reinterpret_cast<const float*>(
-              keys + (first_token + n * 8 + lane_ % 4 * 2 + i % 2) * Config::kCodeStride + Config::kRank)[g];
+              keys + (first_token + n * 8 + lane_ % 4 * 2 + i % 2) * Config::CodeRow::kStride +
+              Config::kRank)[g];
         s[n][i] = fmaf(scale, sums[n][0][i] + sums[n][1][i], s[n][i]);
       }
   }
@@ -139,7 +138,7 @@ __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
 #pragma unroll
       for (int n = 0; n < Config::kScoreTiles; ++n) {
         uint32_t b[4];
-        ptx::ldmatrix_x4(b, key + n * 8 * Config::kCodeStride + Config::kCodeRopeAt + k * 2);
+        ptx::ldmatrix_x4(b, key + n * 8 * Config::CodeRow::kStride + Config::CodeRow::kRopeAt + k * 2);
         ptx::mma_m16n8k16<T>(s[n], a0, b[0], b[1]);
         ptx::mma_m16n8k16<T>(s[n], a1, b[2], b[3]);
       }
@@ -160,14 +159,16 @@ __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
 template <class T, class Config>
 __device__ void DecodeCta<T, Config>::widen_units(const unsigned char* keys) {
   static_assert(Config::kTokens == 32, "a lane a token");
-  const auto* scales = reinterpret_cast<const uint32_t*>(keys + lane_ * Config::kCodeStride + Config::kRank);
+  const auto* scales =
+      reinterpret_cast<const uint32_t*>(keys + lane_ * Config::CodeRow::kStride + Config::kRank);
 #pragma unroll
   for (int g = 0; g < Config::kScaleGroups; ++g) {
     const uint32_t power = __reduce_max_sync(0xFFFFFFFFu, scales[g] & 0x7F800000u);
     const uint32_t unit = max(unit_[g], min(power, kLargestUnit));
-    const uint32_t steps = (unit - unit_[g]) >> 23;
-    if (g == scale_group()) own_unit_ = unit;
-    if (g == scale_group()) unit_rescale_ = steps > 126 ? 0.0f : __uint_as_float((127 - steps) << 23);
+    if (g == scale_group()) {
+      own_unit_ = unit;
+      unit_rescale_ = unit_ratio(unit_[g], unit);
+    }
     unit_[g] = unit;
   }
 }
@@ -184,7 +185,7 @@ __device__ void DecodeCta<T, Config>::add_value_codes(const unsigned char* keys)
     for (int m = 0; m < Config::kRowTiles; ++m)
       ptx::ldmatrix_x4(a[m], weights + (m * 16 + lane_ % 16) * Config::kWeightStride + k + lane_ / 16 * 8);
     const unsigned char* value =
-        keys + (k + lane_ % 16) * Config::kCodeStride + first_column + lane_ / 16 * 16;
+        keys + (k + lane_ % 16) * Config::CodeRow::kStride + first_column + lane_ / 16 * 16;
 #pragma unroll
     for (int n = 0; n < Config::kValueTiles; n += 4) {
       uint32_t b[4];  // of 16 columns each: tokens k..k+7, k+8..k+15, the same of the next 16 columns

@@ -7,11 +7,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace latent::attention::cuda {
+#include "attention/backends/cuda_common/codes.cuh"
 
-// How the cache holds its columns (ops/kv_layout.h): as T, as e4m3 codes with one scale, or as codes with a
-// scale for each 128 columns and a rope key in bf16.
-enum class Codes { kNone, kOneScale, kBlocks };
+namespace latent::attention::cuda {
 
 // kRank + kRope columns a cached token; kRows query rows (heads x query tokens) a CTA. T is the type of
 // queries and outputs.
@@ -46,18 +44,11 @@ struct DecodeConfig {
   static_assert(kRope % 16 == 0, "the products run over 16 columns at a time");
   static_assert((kKeyStride * sizeof(T) / 16) % 2 == 1, "rows must start in different banks");
 
-  // Rows of codes, in bytes; an odd multiple of 16, too.
-  static constexpr int kScaleGroups = kCodes == Codes::kBlocks ? kRank / 128 : 1;
-  static constexpr int kCodeRopeAt = kRank + kScaleGroups * 4;
-  static constexpr int kCodeRowBytes = kCodes == Codes::kBlocks ? kCodeRopeAt + kRope * 2 : kWidth;
-  static constexpr int kCodeStride = kCodeRowBytes / 16 % 2 == 1 ? kCodeRowBytes : kCodeRowBytes + 16;
-  static constexpr int kCodeColumns =
-      kCodes == Codes::kBlocks ? kRank : kWidth;  // those of a row that are codes
-  static_assert(!kHasCodes || (kCodeColumns % 64 == 0 && kCodeRowBytes % 16 == 0 && kValueTiles % 4 == 0),
+  using CodeRow = cuda::CodeRow<kRank, kRope, kCodes>;
+  static constexpr int kScaleGroups = CodeRow::kScaleGroups;
+  static_assert(!kHasCodes || (CodeRow::kColumns % 64 == 0 && kValueTiles % 4 == 0),
                 "codes are loaded 64 columns at a time for scores, 32 for values");
-  static_assert(kCodes != Codes::kBlocks ||
-                    (kRank % 128 == 0 && 128 % (kRank / kWarps) == 0 && kRope % 32 == 0),
-                "a warp's columns share a scale");
+  static_assert(kCodes != Codes::kBlocks || 128 % (kRank / kWarps) == 0, "a warp's columns share a scale");
 
   struct alignas(16) Shared {
     Product query[kRows * kKeyStride];
@@ -70,7 +61,7 @@ struct DecodeConfig {
     int32_t flag;
   };
   static constexpr int kStageBytes =
-      kTokens * (kHasCodes ? kCodeStride : kKeyStride * static_cast<int>(sizeof(T)));
+      kTokens * (kHasCodes ? CodeRow::kStride : kKeyStride * static_cast<int>(sizeof(T)));
 
   static constexpr int shared_bytes(int stages) {
     return static_cast<int>(sizeof(Shared)) + stages * kStageBytes;

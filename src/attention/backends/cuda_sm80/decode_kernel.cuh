@@ -41,13 +41,6 @@ __device__ inline void wait_for_all_but(int groups) {
   }
 }
 
-// Of the weights that multiply codes: keeps the small ones above f16's subnormal numbers.
-inline constexpr float kWeightLift = 0x1p14f;
-// Units of scales are the bits of powers of two from 2^-100 to 2^100; a scale is less than two of its unit.
-inline constexpr uint32_t kLeastUnit = 27u << 23, kLargestUnit = 227u << 23;
-// kWeightLift / unit
-__device__ inline float lift_of(uint32_t unit) { return __uint_as_float((268u << 23) - unit); }
-
 template <class T, class Config>
 class DecodeCta {
  public:
@@ -247,7 +240,7 @@ __device__ void DecodeCta<T, Config>::soften(int tile, const unsigned char* keys
     sum += weight;  // for the LSE, which is good to fp32
     if constexpr (Config::kCodes == Codes::kBlocks) {
       const auto* scales = reinterpret_cast<const float*>(
-          keys_of_tile + (share + j * kSharers) * Config::kCodeStride + Config::kRank);
+          keys_of_tile + (share + j * kSharers) * Config::CodeRow::kStride + Config::kRank);
 #pragma unroll
       for (int g = 0; g < Config::kScaleGroups; ++g) {
         // A key that the row does not see has no part, whatever its scale is.
@@ -256,7 +249,8 @@ __device__ void DecodeCta<T, Config>::soften(int tile, const unsigned char* keys
       }
       weight_sum += weight;
     } else {
-      const Product rounded = from_float<Product>(Config::kHasCodes ? weight * kWeightLift : weight);
+      const Product rounded =
+          from_float<Product>(Config::kHasCodes ? weight * (1 << kLogWeightLift) : weight);
       shared_.weights[at] = rounded;
       weight_sum += to_float(rounded);  // for the output: the weights that multiply the values add up to one
     }
