@@ -278,6 +278,52 @@ __device__ inline void wgmma_ss(float (&d)[16], uint64_t a, uint64_t b, bool acc
     LATENT_WGMMA_N32("bf16");
 }
 
+// The same with A in registers, [64, 16]: a[0] is row 16 * (warp of the group) + lane / 4, columns
+// 2 * (lane % 4) and the next, a[1] row + 8, a[2] columns + 8, a[3] both. They must not change before the
+// product has been waited for.
+template <class T>
+__device__ inline void wgmma_rs(float (&d)[8], const uint32_t (&a)[4], uint64_t b, bool accumulate);
+template <class T>
+__device__ inline void wgmma_rs(float (&d)[16], const uint32_t (&a)[4], uint64_t b, bool accumulate);
+
+#define LATENT_WGMMA_RS_N16(TYPE)                                                                      \
+  asm volatile(                                                                                        \
+      "{\n.reg .pred keep;\nsetp.ne.b32 keep, %13, 0;\n"                                               \
+      "wgmma.mma_async.sync.aligned.m64n16k16.f32." TYPE "." TYPE                                      \
+      " {%0, %1, %2, %3, %4, %5, %6, %7}, {%8, %9, %10, %11}, %12, keep, 1, 1, 0;\n}\n"                \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate))          \
+      : "memory")
+
+#define LATENT_WGMMA_RS_N32(TYPE)                                                                            \
+  asm volatile(                                                                                              \
+      "{\n.reg .pred keep;\nsetp.ne.b32 keep, %21, 0;\n"                                                     \
+      "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE                                            \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, {%16, %17, %18, %19}, %20, " \
+      "keep, 1, 1, 0;\n}\n"                                                                                  \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]),      \
+        "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]) \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(accumulate))                \
+      : "memory")
+
+template <class T>
+__device__ inline void wgmma_rs(float (&d)[8], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+  if constexpr (std::is_same_v<T, __half>)
+    LATENT_WGMMA_RS_N16("f16");
+  else
+    LATENT_WGMMA_RS_N16("bf16");
+}
+
+template <class T>
+__device__ inline void wgmma_rs(float (&d)[16], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+  if constexpr (std::is_same_v<T, __half>)
+    LATENT_WGMMA_RS_N32("f16");
+  else
+    LATENT_WGMMA_RS_N32("bf16");
+}
+
+#undef LATENT_WGMMA_RS_N16
+#undef LATENT_WGMMA_RS_N32
 #undef LATENT_WGMMA_N16
 #undef LATENT_WGMMA_N32
 

@@ -165,10 +165,9 @@ __device__ void DecodeCta<T, Config>::widen_units(const unsigned char* keys) {
   for (int g = 0; g < Config::kScaleGroups; ++g) {
     const uint32_t power = __reduce_max_sync(0xFFFFFFFFu, scales[g] & 0x7F800000u);
     const uint32_t unit = max(unit_[g], min(power, kLargestUnit));
-    if (g == scale_group()) {
-      own_unit_ = unit;
-      unit_rescale_ = unit_ratio(unit_[g], unit);
-    }
+    const float ratio = unit_ratio(unit_[g], unit);
+    if (g == scale_group()) own_unit_ = unit;
+    if (g == scale_group()) unit_rescale_ = ratio;
     unit_[g] = unit;
   }
 }

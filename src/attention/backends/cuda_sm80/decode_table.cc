@@ -3,7 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-#include "attention/backends/cuda_sm80/decode_config.cuh"
+#include "attention/backends/cuda_common/code_row.h"
 #include "attention/backends/cuda_sm80/decode_launch.h"
 
 namespace latent::attention::cuda {

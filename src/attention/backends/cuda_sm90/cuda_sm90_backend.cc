@@ -25,7 +25,8 @@ constexpr int kTileTokens = 64;
 const Sm90Instance* pick_instance(const MlaDesc& desc, int num_rows) {
   const Sm90Instance* best = nullptr;
   for (const int rows : {16, 32}) {
-    best = cuda::find_sm90_instance(desc.q_dtype, desc.attrs.kv_rank, desc.attrs.rope_dim, rows);
+    best = cuda::find_sm90_instance(desc.q_dtype, desc.cache_dtype, desc.attrs.kv_rank, desc.attrs.rope_dim,
+                                    rows);
     if (best == nullptr || rows >= num_rows) break;
   }
   return best;
@@ -57,10 +58,12 @@ class CudaSm90Backend final : public Backend {
       return Refusal{fmt::format("is built for compute capability 9.0, this GPU has {}.{}",
                                  device.compute_major, device.compute_minor)};
     if (!is_absorbed(desc.attrs)) return Refusal{"has no kernel for the multi-head form"};
-    if (desc.q_dtype != desc.cache_dtype) return Refusal{"wants queries and cache of one type"};
+    const bool codes = kv_layout(desc).format() != ops::KvFormat::kWide;
+    if (!codes && desc.q_dtype != desc.cache_dtype) return Refusal{"wants queries and cache of one type"};
     if (pick_instance(desc, 1) == nullptr)
-      return Refusal{fmt::format("has no kernel for {} with latent {} and rope {}",
-                                 to_string(desc.cache_dtype), desc.attrs.kv_rank, desc.attrs.rope_dim)};
+      return Refusal{fmt::format(
+          "has no kernel for queries in {} and a cache of {} with latent {} and rope {}",
+          to_string(desc.q_dtype), to_string(desc.cache_dtype), desc.attrs.kv_rank, desc.attrs.rope_dim)};
     const int page = desc.attrs.page_tokens;
     if (page % 16 != 0 || (page % kTileTokens != 0 && kTileTokens % page != 0))
       return Refusal{fmt::format("wants pages of 16, 32 or a multiple of 64 tokens, not {}", page)};
@@ -108,8 +111,9 @@ class CudaSm90Backend final : public Backend {
     const CUtensorMap cache =
         cuda::make_cache_map(params, {.dtype = p.cache.dtype(),
                                       .num_pages = static_cast<int>(p.cache.dim(0)),
-                                      .width = p.attrs.kv_rank + p.attrs.rope_dim,
-                                      .box_tokens = std::min(p.attrs.page_tokens, kTileTokens)});
+                                      .width = static_cast<int>(p.cache.dim(2)),
+                                      .box_tokens = std::min(p.attrs.page_tokens, kTileTokens),
+                                      .code_stride = instance.code_stride});
     instance.launch(params, cache, context.stream);
   }
 };

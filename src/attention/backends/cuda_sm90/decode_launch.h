@@ -11,15 +11,14 @@ namespace latent::attention::cuda {
 
 // One compiled kernel.
 struct Sm90Instance {
-  DType dtype;
   int kv_rank;
-  int rope_dim;
   int rows;
   int most_parts;
+  int code_stride;  // as in cache_map.h
   void (*launch)(const DecodeParams& params, const CUtensorMap& cache, void* stream);
 };
 
-// The instance of these dims, or null.
-const Sm90Instance* find_sm90_instance(DType dtype, int kv_rank, int rope_dim, int rows);
+// The instance of these types and dims, or null. `q_dtype` is that of the output, too.
+const Sm90Instance* find_sm90_instance(DType q_dtype, DType cache_dtype, int kv_rank, int rope_dim, int rows);
 
 }  // namespace latent::attention::cuda

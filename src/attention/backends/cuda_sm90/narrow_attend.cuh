@@ -27,7 +27,10 @@ __device__ void NarrowCta<T, Config>::feed(int first, int last) {
 #pragma unroll 1
   for (int tile = first; tile < last; ++tile) {
     const int32_t next = tile + 1 < last ? look_up(tile + 1) : 0;
-    feed_tile(tile, pages_of(tile), id);
+    if constexpr (Config::kHasCodes)
+      feed_tile_codes(tile, pages_of(tile), id);
+    else
+      feed_tile(tile, pages_of(tile), id);
     id = next;
   }
 }
@@ -134,9 +137,11 @@ __device__ void NarrowCta<T, Config>::score(float (&s)[Config::kScores], Cursor 
   }
 }
 
-// Scores become weights, in shared memory; running maxima, sums and the output follow.
+// Scores become weights, in shared memory, with the scales of the tile's `keys` if they are codes in blocks;
+// running maxima, sums and the output follow.
 template <class T, class Config>
-__device__ void NarrowCta<T, Config>::soften(float (&s)[Config::kScores], int tile) {
+__device__ void NarrowCta<T, Config>::soften(float (&s)[Config::kScores], int tile,
+                                             const unsigned char* keys) {
   const int token = warp_ % 4 * 16 + lane_ / 4;
   const int first_token = tile * Config::kTokens;
   if (first_token + Config::kTokens >
@@ -162,6 +167,9 @@ __device__ void NarrowCta<T, Config>::soften(float (&s)[Config::kScores], int ti
   float rescale[Config::kColumns];
   bool moved = false;
 #pragma unroll
+  for (int g = 0; g < Config::kScaleGroups; ++g)
+    if constexpr (Config::kCodes == Codes::kBlocks) moved |= unit_ratio_[g] != 1;
+#pragma unroll
   for (int c = 0; c < Config::kColumns; ++c) {
     const float4 w = warp_max[local_row(c)];
     const float largest = fmaxf(max_[c], fmaxf(fmaxf(w.x, w.y), fmaxf(w.z, w.w)) * scale);
@@ -171,31 +179,45 @@ __device__ void NarrowCta<T, Config>::soften(float (&s)[Config::kScores], int ti
     max_[c] = largest;
     float& low = s[c / 2 * 4 + c % 2];
     float& high = s[c / 2 * 4 + c % 2 + 2];
-    low = ptx::exp2_approx(fmaf(low, scale, -base));
-    high = ptx::exp2_approx(fmaf(high, scale, -base));
+    const float shift = Config::kHasCodes ? kLogWeightLift - base : -base;
+    low = ptx::exp2_approx(fmaf(low, scale, shift));
+    high = ptx::exp2_approx(fmaf(high, scale, shift));
     sum_[c] = fmaf(sum_[c], rescale[c], low + high);
     rounded_[c] *= rescale[c];
   }
-  unsigned char* weights = weights_ + group() * Config::kQueryBoxBytes;
+  if constexpr (Config::kCodes == Codes::kBlocks)
+    store_scaled_weights(s, keys);
+  else
+    store_weights(s, weights_ + group() * Config::kWeightBytes);
+  if (__any_sync(0xFFFFFFFFu, moved)) {
+#pragma unroll
+    for (int b = 0; b < Config::kValueBoxes; ++b)
+#pragma unroll
+      for (int i = 0; i < Config::kScores; ++i) {
+        float by = rescale[i / 4 * 2 + i % 2];
+        if constexpr (Config::kCodes == Codes::kBlocks) by *= unit_ratio_[b / 2];
+        out_[b][i] *= by;
+      }
+  }
+}
+
+// Weights as the product wants them, and the sums of what they were rounded to.
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::store_weights(const float (&s)[Config::kScores],
+                                                    unsigned char* weights) {
 #pragma unroll
   for (int j = 0; j < Config::kRows / 8; j += 2) {
     uint32_t packed[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const int at = (j + i / 2) * 4 + i % 2 * 2;
-      packed[i] = pack<T>(s[at], s[at + 1]);
-      const float2 rounded = unpack<T>(packed[i]);
+      packed[i] = pack<Product>(s[at], s[at + 1]);
+      const float2 rounded = unpack<Product>(packed[i]);
       rounded_[(j + i / 2) * 2] += rounded.x;
       rounded_[(j + i / 2) * 2 + 1] += rounded.y;
     }
     const int to_row = (j + lane_ / 16) * 8 + lane_ % 8, chunk = warp_ % 4 * 2 + lane_ / 8 % 2;
     ptx::stmatrix_x4_trans(weights + swizzled(to_row, chunk), packed);
-  }
-  if (__any_sync(0xFFFFFFFFu, moved)) {
-#pragma unroll
-    for (int b = 0; b < Config::kValueBoxes; ++b)
-#pragma unroll
-      for (int i = 0; i < Config::kScores; ++i) out_[b][i] *= rescale[i / 4 * 2 + i % 2];
   }
 }
 
@@ -250,6 +272,7 @@ __device__ void NarrowCta<T, Config>::release(Cursor cursor, int boxes) {
 // Leaves the group's output of its tiles in out_, with max_ and sum_.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::attend(int first, int last) {
+  if constexpr (Config::kHasCodes) return attend_codes(first, last);
   consumer_sync();  // the request before is merged: the query's memory is free
   load_query();
 #pragma unroll
@@ -268,7 +291,7 @@ __device__ void NarrowCta<T, Config>::attend(int first, int last) {
     if ((tile - first) % Config::kGroups != group()) continue;
     float s[Config::kScores];
     score(s, cursor_);
-    soften(s, tile);
+    soften(s, tile, nullptr);
     const int live = kv_len_ - tile * Config::kTokens;
     if (live < Config::kTokens) zero_tail(live, cursor_);
     ptx::fence_async_shared();

@@ -2,14 +2,25 @@
 // Tiles, threads and shared memory of the narrow decode kernel.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <cstdint>
+#include <type_traits>
+
+#include "attention/backends/cuda_common/codes.cuh"
 
 namespace latent::attention::cuda {
 
 // kRows query rows (heads x query tokens) a CTA, the N side of every product; kRank + kRope columns a cached
 // token.
-template <class T, int kRank_, int kRope_, int kRows_>
+template <class T, int kRank_, int kRope_, int kRows_, Codes kCodes_ = Codes::kNone>
 struct NarrowConfig {
+  static constexpr Codes kCodes = kCodes_;
+  static constexpr bool kHasCodes = kCodes != Codes::kNone;
+  using CodeRow = cuda::CodeRow<kHasCodes ? kRank_ : 512, kHasCodes ? kRope_ : 64, kCodes>;
+  static constexpr int kScaleGroups = CodeRow::kScaleGroups;
+  using Product = std::conditional_t<kHasCodes, __half, T>;  // codes are multiplied as f16, exactly
+
   static constexpr int kRank = kRank_;
   static constexpr int kRope = kRope_;
   static constexpr int kRows = kRows_;
@@ -23,6 +34,10 @@ struct NarrowConfig {
   static constexpr int kRowBytes = 128;
   static constexpr int kBoxBytes = kTokens * kRowBytes;
   static constexpr int kQueryBoxBytes = kRows * kRowBytes;
+  // What the ring holds: boxes, or whole tiles of codes.
+  static constexpr int kSlotBytes = kHasCodes ? kTokens * CodeRow::kStride : kBoxBytes;
+  static constexpr int kTileSlots = kHasCodes ? 1 : kBoxes;
+  static constexpr int kWeightBytes = kScaleGroups * kQueryBoxBytes;  // of a group
 
   static constexpr int kGroups = 2;  // warpgroups that take tiles in turn
   static constexpr int kGroupThreads = 128;
@@ -66,6 +81,7 @@ struct NarrowConfig {
     float4 rounded[kRows];  // sum of the weights as they met the values
   };
   struct Small {
+    float2 query_drop[kRows / 2];  // of queries that meet codes: their factor, a power of two
     uint64_t full[32];
     uint64_t empty[32];
     float4 warp_max[kGroups][kRows];  // of the current tile: a component a warp
@@ -76,11 +92,11 @@ struct NarrowConfig {
   };
   static constexpr int kSharedLimit = 232448;  // 227 KiB
   static constexpr int kFixedBytes =
-      1024 /* alignment */ + kQueryBytes + kGroups * kQueryBoxBytes + static_cast<int>(sizeof(Small));
-  static constexpr int kFit = (kSharedLimit - kFixedBytes) / kBoxBytes;
+      1024 /* alignment */ + kQueryBytes + kGroups * kWeightBytes + static_cast<int>(sizeof(Small));
+  static constexpr int kFit = (kSharedLimit - kFixedBytes) / kSlotBytes;
   static constexpr int kSlots = kFit < 32 ? kFit : 32;
-  static constexpr int kSharedBytes = kFixedBytes + kSlots * kBoxBytes;
-  static_assert(kSlots >= 2 * kBoxes, "both groups hold a tile");
+  static constexpr int kSharedBytes = kFixedBytes + kSlots * kSlotBytes;
+  static_assert(kSlots >= 2 * kTileSlots, "both groups hold a tile");
 };
 
 }  // namespace latent::attention::cuda

@@ -13,7 +13,8 @@
 //   group 1                  |S1 soft O1|         |S3 soft O3| | join, write half
 //
 // Keys past a request's length take no part: their scores are masked, and their values are zeroed in shared
-// memory before the product, since 0 x NaN is NaN (contract C2).
+// memory before the product, since 0 x NaN is NaN (contract C2). Caches of e4m3 codes are read by
+// narrow_codes.cuh, which puts the columns of a box in another order.
 #pragma once
 
 #include "attention/backends/cuda_common/decode_params.h"
@@ -37,6 +38,7 @@ template <class T, class Config>
 class NarrowCta {
  public:
   using Small = typename Config::Small;
+  using Product = typename Config::Product;
   using Cursor = RingCursor<Config::kSlots>;
 
   __device__ NarrowCta(const DecodeParams& params, const PartitionRule& rule, const CUtensorMap* map,
@@ -46,8 +48,8 @@ class NarrowCta {
         map_(map),
         query_(memory),
         weights_(query_ + Config::kQueryBytes),
-        boxes_(weights_ + Config::kGroups * Config::kQueryBoxBytes),
-        small_(*reinterpret_cast<Small*>(boxes_ + Config::kSlots * Config::kBoxBytes)),
+        boxes_(weights_ + Config::kGroups * Config::kWeightBytes),
+        small_(*reinterpret_cast<Small*>(boxes_ + Config::kSlots * Config::kSlotBytes)),
         part_(static_cast<int>(blockIdx.x) / params.num_row_tiles),
         row_tile_(static_cast<int>(blockIdx.x) % params.num_row_tiles),
         heads_(params.num_heads),
@@ -151,7 +153,7 @@ class NarrowCta {
     __syncwarp();
     ptx::named_barrier_sync<Config::kConsumers>(3);
   }
-  __device__ unsigned char* box(int slot) { return boxes_ + slot * Config::kBoxBytes; }
+  __device__ unsigned char* box(int slot) { return boxes_ + slot * Config::kSlotBytes; }
 
   __device__ void serve(const Stretch& s, int first, int last, int tiles) {
     attend(first, last);
@@ -169,10 +171,25 @@ class NarrowCta {
   __device__ void prefetch_query(int thread, int num_threads) const;
   __device__ void attend(int first, int last);
   __device__ void score(float (&s)[Config::kScores], Cursor cursor);
-  __device__ void soften(float (&s)[Config::kScores], int tile);
+  __device__ void soften(float (&s)[Config::kScores], int tile, const unsigned char* keys);
+  __device__ void store_weights(const float (&s)[Config::kScores], unsigned char* weights);
   __device__ void zero_tail(int live, Cursor cursor);
   __device__ void add_values(Cursor cursor);
   __device__ void release(Cursor cursor, int boxes);
+
+  // The same for a cache of codes.
+  __device__ void feed_tile_codes(int tile, int pages, int32_t id);
+  __device__ void load_query_codes();
+  __device__ void load_keys(uint32_t (&a)[2][4], const unsigned char* keys, int column) const;
+  __device__ void load_values(uint32_t (&a)[2][4], const unsigned char* keys, int box, int token) const;
+  __device__ void score_codes(float (&s)[Config::kScores], const unsigned char* keys);
+  __device__ void widen_units(const unsigned char* keys);
+  __device__ void store_scaled_weights(const float (&s)[Config::kScores], const unsigned char* keys);
+  __device__ void add_value_codes(const unsigned char* keys);
+  __device__ void attend_codes(int first, int last);
+  __device__ float4 scales_of(const unsigned char* keys, int token) const {
+    return *reinterpret_cast<const float4*>(keys + token * Config::CodeRow::kStride + Config::kRank);
+  }
 
   // The end of a stretch of a request: see narrow_merge.cuh.
   struct PieceState {
@@ -198,6 +215,7 @@ class NarrowCta {
   __device__ void merge_share(const Pieces& pieces, int share, int shares);
   __device__ void add_teams(float4* x, int side);
   __device__ void write_four(int four, const float4& x, bool valid);
+  __device__ void write_four_codes(int four, const float4& x, bool valid);
   __device__ void write_lse(int local, float lse);
 
   // Calls use<first box>() with the boxes of the output that are this group's in the end.
@@ -229,7 +247,7 @@ class NarrowCta {
   const PartitionRule& rule_;
   const CUtensorMap* map_;
   unsigned char* query_;    // [box][row] of 128 bytes; between requests what is merged
-  unsigned char* weights_;  // [group][row] of 128 bytes
+  unsigned char* weights_;  // [group][block of columns that shares a scale][row] of 128 bytes
   unsigned char* boxes_;
   Small& small_;
   const int part_, row_tile_;
@@ -243,6 +261,9 @@ class NarrowCta {
   // Base-2 domain. Sums of this thread's tokens alone: of the weights, and of the weights as rounded for the
   // product, by which the output is divided.
   float max_[Config::kColumns], sum_[Config::kColumns], rounded_[Config::kColumns];
+  // Of codes in blocks: the units of their scales, and what the output is multiplied by as they grow.
+  uint32_t unit_[Config::kScaleGroups];
+  float unit_ratio_[Config::kScaleGroups];
 };
 
 }  // namespace latent::attention::cuda

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "attention/backends/cuda_sm90/narrow_attend.cuh"
+#include "attention/backends/cuda_sm90/narrow_codes.cuh"
 #include "attention/backends/cuda_sm90/narrow_merge.cuh"
 
 namespace latent::attention::cuda {

@@ -31,15 +31,14 @@ void launch_narrow(const DecodeParams& params, const CUtensorMap& cache, void* s
 }
 
 // The row tiles of one shape.
-template <class T, int kRank, int kRope>
-const Sm90Instance* sm90_instance(DType dtype, int rows) {
+template <class T, int kRank, int kRope, Codes kCodes>
+const Sm90Instance* sm90_instance(int rows) {
   const auto make = [&]<int kRows>() -> Sm90Instance {
-    using Config = NarrowConfig<T, kRank, kRope, kRows>;
-    return {.dtype = dtype,
-            .kv_rank = kRank,
-            .rope_dim = kRope,
+    using Config = NarrowConfig<T, kRank, kRope, kRows, kCodes>;
+    return {.kv_rank = kRank,
             .rows = kRows,
             .most_parts = Config::kMostParts,
+            .code_stride = Config::kHasCodes ? Config::CodeRow::kStride : 0,
             .launch = launch_narrow<T, Config>};
   };
   static const Sm90Instance instances[] = {make.template operator()<16>(), make.template operator()<32>()};

@@ -144,6 +144,7 @@ template <class T, class Config>
 __device__ void NarrowCta<T, Config>::write_four(int four, const float4& x, bool valid) {
   constexpr int kBoxFours = Config::kFours * Config::kGroupThreads;
   const int thread = four % Config::kGroupThreads, odd = thread / 4 % 2;
+  if constexpr (Config::kHasCodes) return write_four_codes(four, x, valid);
   const float low = __shfl_xor_sync(0xFFFFFFFFu, odd ? x.x : x.y, 4);
   const float high = __shfl_xor_sync(0xFFFFFFFFu, odd ? x.z : x.w, 4);
   const int r = row(four % kBoxFours / Config::kGroupThreads * 8 + thread % 4 * 2 + odd);

@@ -2,5 +2,5 @@
 #include "attention/backends/cuda_sm90/narrow_launch.cuh"
 
 namespace latent::attention::cuda {
-template const Sm90Instance* sm90_instance<__half, 512, 64>(DType, int);
+template const Sm90Instance* sm90_instance<__half, 512, 64, Codes::kNone>(int);
 }  // namespace latent::attention::cuda

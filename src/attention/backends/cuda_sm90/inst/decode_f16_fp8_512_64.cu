@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/backends/cuda_sm90/narrow_launch.cuh"
+
+namespace latent::attention::cuda {
+template const Sm90Instance* sm90_instance<__half, 512, 64, Codes::kOneScale>(int);
+}  // namespace latent::attention::cuda
