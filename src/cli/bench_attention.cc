@@ -28,7 +28,7 @@ constexpr double kDevicePoolGb = 14;
 
 struct AttentionFlags {
   std::vector<int> heads = {16}, q_lens = {1}, batches = {1}, lens = {8192};
-  std::string lengths = "equal";
+  std::string lengths = "equal", kv_cache = "bf16";
   std::vector<std::string> protocols = {"burst"};
   std::vector<std::string> backends;
   double pool_gb = 0;
@@ -57,8 +57,13 @@ struct Bounds {
   }
 };
 
-attention::MlaDesc bench_desc(int heads, bool on_device) {
-  return {.attrs = bench_attrs(heads), .on_device = on_device};
+DType cache_dtype(const AttentionFlags& flags) {
+  return flags.kv_cache == "fp8" ? DType::kF8E4M3 : flags.kv_cache == "fp8-656" ? DType::kU8 : DType::kBF16;
+}
+
+attention::MlaDesc bench_desc(const AttentionFlags& flags, bool on_device) {
+  return {
+      .attrs = bench_attrs(flags.heads.front()), .cache_dtype = cache_dtype(flags), .on_device = on_device};
 }
 
 std::vector<const Backend*> all_backends(const std::vector<const Backend*>& rivals) {
@@ -73,10 +78,10 @@ struct Home {
   std::optional<attention::Refusal> refusal;
 };
 
-Home find_home(const Backend& backend, int heads, bool has_device) {
-  Home home{.on_device = true, .refusal = backend.supports(bench_desc(heads, true))};
+Home find_home(const Backend& backend, const AttentionFlags& flags, bool has_device) {
+  Home home{.on_device = true, .refusal = backend.supports(bench_desc(flags, true))};
   if (has_device && !home.refusal) return home;
-  const std::optional<attention::Refusal> on_host = backend.supports(bench_desc(heads, false));
+  const std::optional<attention::Refusal> on_host = backend.supports(bench_desc(flags, false));
   if (!on_host) return {.on_device = false, .refusal = std::nullopt};
   if (!home.refusal) home.refusal = attention::Refusal{"needs an NVIDIA GPU, and the driver shows none"};
   return home;
@@ -89,7 +94,7 @@ nlohmann::json list_backends(const AttentionFlags& flags, const std::vector<cons
   for (const attention::AbsentBackend& absent : attention::absent_backends())
     rows.push_back({{"backend", absent.name}, {"runs", false}, {"reason", absent.reason}});
   for (const Backend* b : built) {
-    const Home home = find_home(*b, flags.heads.front(), has_device);
+    const Home home = find_home(*b, flags, has_device);
     rows.push_back({{"backend", b->name()}, {"runs", !home.refusal.has_value()}});
     rows.back()[home.refusal ? "reason" : "memory"] = home.refusal     ? home.refusal->reason
                                                       : home.on_device ? "device"
@@ -113,8 +118,10 @@ int print_list(const AttentionFlags& flags, const std::vector<const Backend*>& r
 }
 
 std::vector<BenchCase> chosen_cases(const AttentionFlags& flags) {
-  if (flags.grid) return judged_cases();
   std::vector<BenchCase> cases;
+  if (flags.grid) cases = judged_cases();
+  for (BenchCase& c : cases) c.cache = cache_dtype(flags);
+  if (flags.grid) return cases;
   for (const int heads : flags.heads)
     for (const int q_len : flags.q_lens)
       for (const int batch : flags.batches)
@@ -123,6 +130,7 @@ std::vector<BenchCase> chosen_cases(const AttentionFlags& flags) {
                            .q_len = q_len,
                            .batch = batch,
                            .len = len,
+                           .cache = cache_dtype(flags),
                            .varied = flags.lengths == "varied"});
   return cases;
 }
@@ -131,7 +139,6 @@ std::vector<BenchCase> chosen_cases(const AttentionFlags& flags) {
 Result<std::vector<const Backend*>> chosen_backends(const AttentionFlags& flags,
                                                     const std::vector<const Backend*>& rivals,
                                                     bool has_device) {
-  const int heads = flags.heads.front();
   std::vector<const Backend*> chosen;
   const std::vector<const Backend*> all = all_backends(rivals);
   for (const std::string& name : flags.backends) {
@@ -146,7 +153,7 @@ Result<std::vector<const Backend*>> chosen_backends(const AttentionFlags& flags,
       return make_error(ErrorCode::kInvalidArgument, "no attention backend '{}'; this build has {}", name,
                         fmt::join(names, ", "));
     }
-    const Home home = find_home(**found, heads, has_device);
+    const Home home = find_home(**found, flags, has_device);
     if (home.refusal)
       return make_error(ErrorCode::kUnsupported, "attention backend '{}' cannot run here: it {}", name,
                         home.refusal->reason);
@@ -154,7 +161,7 @@ Result<std::vector<const Backend*>> chosen_backends(const AttentionFlags& flags,
   }
   if (!chosen.empty()) return chosen;
   for (const Backend* b : all) {
-    const Home home = find_home(*b, heads, has_device);
+    const Home home = find_home(*b, flags, has_device);
     const bool is_reference = b->name() == std::string("ref");
     if (!home.refusal && home.on_device == has_device && !is_reference) chosen.push_back(b);
   }
@@ -170,7 +177,7 @@ class AttentionBench {
 
   Status run() {
     const std::vector<BenchCase> cases = chosen_cases(flags_);
-    Result<PagePool> pool = PagePool::create(machine_, pool_bytes(cases));
+    Result<PagePool> pool = PagePool::create(machine_, cache_dtype(flags_), pool_bytes(cases));
     if (!pool) return pool.error().with_context("the pool of cache pages (--pool-gb)");
     pool_ = *std::move(pool);
     measure_read_rate();
@@ -183,7 +190,7 @@ class AttentionBench {
 
   Bounds bounds() const { return {read_rate_, machine_.product_rate()}; }
   const std::vector<Row>& rows() const { return rows_; }
-  double pool_gb() const { return 1e-9 * static_cast<double>(pool_.num_pages() * kBenchPageBytes); }
+  double pool_gb() const { return 1e-9 * static_cast<double>(pool_.num_pages() * pool_.page_bytes()); }
 
  private:
   size_t pool_bytes(const std::vector<BenchCase>& cases) const {
@@ -193,7 +200,8 @@ class AttentionBench {
   }
 
   void measure_read_rate() {
-    read_rate_ = std::max(read_rate_, machine_.read_rate(pool_.data(), pool_.num_pages(), kBenchPageBytes));
+    read_rate_ =
+        std::max(read_rate_, machine_.read_rate(pool_.data(), pool_.num_pages(), pool_.page_bytes()));
   }
 
   Status run_case(const BenchCase& c) {
@@ -245,6 +253,7 @@ nlohmann::json row_json(const Row& row) {
                          {"q_len", row.problem.q_len},
                          {"batch", row.problem.batch},
                          {"len", row.problem.len},
+                         {"cache", to_string(row.problem.cache)},
                          {"lengths", row.problem.varied ? "varied" : "equal"},
                          {"mean_len", static_cast<double>(work.tokens) / row.problem.batch},
                          {"input_sets", num_input_sets(row.problem)},
@@ -333,9 +342,9 @@ int bench_attention(const AttentionFlags& flags, const std::vector<const Backend
   if (flags.list) return print_list(flags, rivals, device != nullptr);
   const Result<std::vector<const Backend*>> backends = chosen_backends(flags, rivals, device != nullptr);
   if (!backends) return fail(backends.error());
-  const bool on_device = find_home(*backends->front(), flags.heads.front(), device != nullptr).on_device;
+  const bool on_device = find_home(*backends->front(), flags, device != nullptr).on_device;
   for (const Backend* b : *backends)
-    if (find_home(*b, flags.heads.front(), device != nullptr).on_device != on_device)
+    if (find_home(*b, flags, device != nullptr).on_device != on_device)
       return fail(make_error(ErrorCode::kInvalidArgument,
                              "attention backends '{}' and '{}' read different memory: bench them one by one",
                              backends->front()->name(), b->name()));
@@ -371,6 +380,9 @@ void add_bench_attention(CLI::App& bench, Action& action, std::vector<const atte
   command->add_flag("--prefill", flags->prefill, "Prompts over projected keys and values, 192/128, causal");
   command->add_option("--lengths", flags->lengths, "All equal, or varied around --len")
       ->check(CLI::IsMember({"equal", "varied"}))
+      ->capture_default_str();
+  command->add_option("--kv-cache", flags->kv_cache, "bf16, fp8 (576 bytes a token), fp8-656")
+      ->check(CLI::IsMember({"bf16", "fp8", "fp8-656"}))
       ->capture_default_str();
   command->add_option("--protocol", flags->protocols, "burst, warm, sustained: see below")
       ->delimiter(',')

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // The decode problems that the attention bench times: absorbed form, latent 512, rope 64, pages of 64 tokens,
-// bf16.
+// bf16; the cache may hold codes.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "ops/kv_layout.h"
 
 namespace latent::cli {
 
@@ -13,13 +15,18 @@ inline constexpr int kBenchKvRank = 512;
 inline constexpr int kBenchRope = 64;
 inline constexpr int kBenchWidth = kBenchKvRank + kBenchRope;
 inline constexpr int kBenchPageTokens = 64;
-inline constexpr int64_t kBenchPageBytes = int64_t{kBenchPageTokens} * kBenchWidth * 2;
+inline constexpr float kBenchCacheScale = 1.0f / 64;  // of f8_e4m3: N(0, 1) ends far below 448 of them
+
+inline ops::KvLayout bench_layout(DType cache) {
+  return {.kv_rank = kBenchKvRank, .rope_dim = kBenchRope, .page_tokens = kBenchPageTokens, .dtype = cache};
+}
 
 struct BenchCase {
   int heads = 16;
   int q_len = 1;
   int batch = 1;
-  int len = 8192;       // tokens in the cache of a request, their mean if varied
+  int len = 8192;  // tokens in the cache of a request, their mean if varied
+  DType cache = DType::kBF16;
   bool varied = false;  // normal with deviation len / 2, clipped to [16, 2 len], from a fixed seed
 };
 

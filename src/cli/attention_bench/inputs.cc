@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/math.h"
+#include "kernels/kv_row.h"
 
 namespace latent::cli {
 namespace {
@@ -37,19 +38,41 @@ Result<Slab> make_slab(Machine& machine, int64_t num_bytes, int sets) {
   return slab;
 }
 
+// Pages of rows of N(0, 1), which a pool repeats.
+std::vector<std::byte> pages_of_codes(const ops::KvLayout& layout) {
+  constexpr int64_t kTokens = 256 * kBenchPageTokens;
+  std::vector<std::byte> pages(static_cast<size_t>(kTokens * layout.token_bytes()));
+  std::mt19937_64 engine(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> row(kBenchWidth);
+  for (int64_t t = 0; t < kTokens; ++t) {
+    for (float& x : row) x = normal(engine);
+    kernels::encode_kv_columns(layout, row.data(), 0, kBenchWidth, kBenchCacheScale,
+                               pages.data() + t * layout.token_bytes());
+  }
+  return pages;
+}
+
 }  // namespace
 
-Result<PagePool> PagePool::create(Machine& machine, size_t num_bytes) {
+Result<PagePool> PagePool::create(Machine& machine, DType cache, size_t num_bytes) {
   PagePool pool;
-  const auto num_pages = std::max<int64_t>(2, static_cast<int64_t>(num_bytes) / kBenchPageBytes);
-  Result<std::shared_ptr<std::byte>> memory =
-      machine.allocate(static_cast<size_t>(num_pages * kBenchPageBytes));
+  pool.cache_ = cache;
+  pool.num_pages_ = std::max<int64_t>(2, static_cast<int64_t>(num_bytes) / pool.page_bytes());
+  const int64_t bytes = pool.num_pages_ * pool.page_bytes();
+  Result<std::shared_ptr<std::byte>> memory = machine.allocate(static_cast<size_t>(bytes));
   if (!memory) return memory.error();
   pool.pages_ = *std::move(memory);
-  machine.fill_normal(pool.pages_.get(), num_pages * kBenchPageTokens * kBenchWidth, 1);
+  if (cache == DType::kBF16) {
+    machine.fill_normal(pool.pages_.get(), bytes / 2, 1);
+  } else {
+    const std::vector<std::byte> pages = pages_of_codes(bench_layout(cache));
+    for (int64_t at = 0; at < bytes; at += static_cast<int64_t>(pages.size()))
+      machine.copy_in(pool.pages_.get() + at, pages.data(),
+                      std::min(pages.size(), static_cast<size_t>(bytes - at)));
+  }
   // Page 0 is nobody's.
-  pool.num_pages_ = num_pages;
-  pool.order_.resize(static_cast<size_t>(num_pages - 1));
+  pool.order_.resize(static_cast<size_t>(pool.num_pages_ - 1));
   std::iota(pool.order_.begin(), pool.order_.end(), 1);
   std::shuffle(pool.order_.begin(), pool.order_.end(), std::mt19937_64(2));
   return pool;
@@ -62,18 +85,19 @@ int32_t PagePool::next_page() {
 }
 
 TensorView PagePool::view() const {
-  return {pages_.get(), DType::kBF16, {num_pages(), kBenchPageTokens, kBenchWidth}};
+  return {pages_.get(), cache_, {num_pages(), kBenchPageTokens, bench_layout(cache_).width()}};
 }
 
 int num_input_sets(const BenchCase& c) {
-  const auto bytes = static_cast<double>(pages_of(c) * kBenchPageBytes);
+  const auto bytes = static_cast<double>(pages_of(c) * bench_layout(c.cache).page_bytes());
   return static_cast<int>(std::clamp(std::ceil(kPassBytes / bytes), 1.0, double{kMaxSets}));
 }
 
 size_t least_pool_bytes(const std::vector<BenchCase>& cases) {
-  int64_t pages = 0;
-  for (const BenchCase& c : cases) pages = std::max(pages, pages_of(c) * num_input_sets(c));
-  return static_cast<size_t>((pages + 1) * kBenchPageBytes);
+  int64_t bytes = 0;
+  for (const BenchCase& c : cases)
+    bytes = std::max(bytes, (pages_of(c) * num_input_sets(c) + 1) * bench_layout(c.cache).page_bytes());
+  return static_cast<size_t>(bytes);
 }
 
 ops::MlaAttentionAttrs bench_attrs(int heads) {
@@ -97,7 +121,7 @@ Result<InputSets> InputSets::create(Machine& machine, const BenchCase& c, PagePo
   if (pages_of(c) >= pool.num_pages())
     return make_error(ErrorCode::kInvalidArgument,
                       "{} pages of cache do not fit a pool of {}; --pool-gb {:.4f} holds them", pages_of(c),
-                      pool.num_pages(), 1e-9 * static_cast<double>((pages_of(c) + 1) * kBenchPageBytes));
+                      pool.num_pages(), 1e-9 * static_cast<double>((pages_of(c) + 1) * pool.page_bytes()));
   const int64_t batch = c.batch, tokens = batch * c.q_len;
   const int64_t columns = pages_of(*std::max_element(in.kv_lens_.begin(), in.kv_lens_.end()));
   const int64_t rows = tokens * c.heads, ids = 2 * batch + 1;
@@ -131,13 +155,14 @@ Result<InputSets> InputSets::create(Machine& machine, const BenchCase& c, PagePo
                           .kv_b = {},
                           .out = {slabs[1].part(set), DType::kBF16, {tokens, c.heads, kBenchKvRank}},
                           .lse = {slabs[2].part(set), DType::kF32, {tokens, c.heads}},
-                          .attrs = bench_attrs(c.heads)});
+                          .attrs = bench_attrs(c.heads),
+                          .cache_scale = kBenchCacheScale});
   }
   return in;
 }
 
 attention::MlaDesc InputSets::desc() const {
-  return {.attrs = bench_attrs(case_.heads), .on_device = on_device_};
+  return {.attrs = bench_attrs(case_.heads), .cache_dtype = case_.cache, .on_device = on_device_};
 }
 
 attention::Limits InputSets::limits(int num_threads) const {

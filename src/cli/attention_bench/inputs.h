@@ -15,14 +15,16 @@ namespace latent::cli {
 // Cache pages full of N(0, 1), handed out in random order, round and round.
 class PagePool {
  public:
-  static Result<PagePool> create(Machine& machine, size_t num_bytes);
+  static Result<PagePool> create(Machine& machine, DType cache, size_t num_bytes);
 
   int32_t next_page();
   std::byte* data() const { return pages_.get(); }
   int64_t num_pages() const { return num_pages_; }
+  int64_t page_bytes() const { return bench_layout(cache_).page_bytes(); }
   TensorView view() const;
 
  private:
+  DType cache_ = DType::kBF16;
   std::shared_ptr<std::byte> pages_;
   int64_t num_pages_ = 0;
   std::vector<int32_t> order_;  // of all but page 0
