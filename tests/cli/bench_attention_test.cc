@@ -34,6 +34,15 @@ TEST_F(BenchAttention, reports_every_case_and_backend_in_the_common_envelope) {
   }
 }
 
+TEST_F(BenchAttention, caches_of_codes_are_read_by_every_backend_alike) {
+  for (const char* cache : {"fp8", "fp8-656"}) {
+    const Outcome run = bench({"--heads", "2", "--len", "70", "--backend", "cpu,ref", "--threads", "1",
+                               "--kv-cache", cache, "--json"});
+    ASSERT_EQ(run.exit_code, 0) << run.err;
+    for (const Json& row : parse(run.out)["rows"]) EXPECT_LT(row["difference_to_first"], 1e-2) << row;
+  }
+}
+
 TEST_F(BenchAttention, every_protocol_gives_a_row) {
   const Outcome run = bench({"--heads", "1", "--len", "64", "--backend", "cpu", "--threads", "1",
                              "--protocol", "warm,burst", "--json"});

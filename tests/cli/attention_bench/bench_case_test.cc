@@ -27,6 +27,8 @@ TEST(BenchCase, work_is_every_cached_token_once_and_products_for_every_query) {
   EXPECT_EQ(work.tokens, 200);
   EXPECT_EQ(work.bytes, 200 * 1152 + 24 * (1152 + 1024));
   EXPECT_EQ(work.flops, 2.0 * 200 * 12 * 1088);
+  const BenchWork codes = work_of({.heads = 3, .q_len = 4, .batch = 2, .len = 100, .cache = DType::kU8});
+  EXPECT_EQ(codes.bytes, 200 * 656 + 24 * (1152 + 1024));
 }
 
 }  // namespace
