@@ -80,7 +80,9 @@ typedef enum latent_dtype {
   LATENT_F32 = 1,
   LATENT_F16 = 2,
   LATENT_BF16 = 3,
-  LATENT_F8_E4M3 = 4 /* kv_b on a CPU only */
+  LATENT_F8_E4M3 = 4, /* kv_b on a CPU only; a cache: all columns times one scale, cache_scale */
+  LATENT_U8 = 5       /* a cache of bytes only. A row: the latent as e4m3; a float for each 128 columns of it, their
+                         scale; the rope key as bf16, exact. 512 and 64 columns are 656 bytes */
 } latent_dtype;
 
 typedef enum latent_memory { LATENT_HOST = 1, LATENT_DEVICE = 2 } latent_memory;
@@ -99,7 +101,7 @@ typedef struct latent_attention_desc {
   int32_t v_dim;       /* multi-head form only, else 0 */
   int32_t page_tokens; /* tokens a page */
   int32_t q_dtype;     /* latent_dtype of q_nope and q_pe */
-  int32_t cache_dtype; /* latent_dtype of the cache; on a device the same as q_dtype */
+  int32_t cache_dtype; /* latent_dtype of the cache; on a device that of q_dtype, F8_E4M3 or U8 */
   int32_t out_dtype;   /* latent_dtype of out: q_dtype, which 0 means, too, or on a host f32 */
   int32_t kv_b_dtype;  /* multi-head form only, else 0 */
 } latent_attention_desc;
@@ -133,7 +135,7 @@ typedef struct latent_attention_operands {
   int32_t num_pages; /* pages of the cache */
   int32_t max_pages; /* columns of the block table */
   float softmax_scale;
-  int32_t reserved; /* 0 */
+  float cache_scale; /* of an F8_E4M3 cache: what it was written with; 0 means 1. Others do not look at it */
 
   const void* q_nope; /* [num_tokens, num_heads, latent_dim] (absorbed) or [.., nope_dim] */
   int64_t q_nope_token_stride;
@@ -141,7 +143,7 @@ typedef struct latent_attention_operands {
   const void* q_pe; /* [num_tokens, num_heads, rope_dim], rotated; NULL if rope_dim is 0 */
   int64_t q_pe_token_stride;
   int64_t q_pe_head_stride;
-  const void* cache; /* [num_pages, page_tokens, latent_dim + rope_dim] */
+  const void* cache; /* [num_pages, page_tokens, latent_dim + rope_dim], or the bytes of U8 */
   int64_t cache_page_stride;
   int64_t cache_token_stride;
   const int32_t* q_starts;    /* [num_seqs + 1] */

@@ -4,7 +4,7 @@
 import threading
 
 from . import _tensors
-from ._layer import WORKSPACE_ALIGNMENT, Layer
+from ._layer import WORKSPACE_ALIGNMENT, Layer, cache_width
 from .attention import Attention
 from .errors import InvalidArgument
 
@@ -52,17 +52,20 @@ def describe(q, cache, latent, out=None, backend=None):
     nope = q[0] if isinstance(q, tuple) else q
     if len(cache.shape) != 3:
         raise InvalidArgument(f"cache has {len(cache.shape)} dimensions; it is [pages, page, latent + rope]")
-    rope = cache.shape[-1] - latent
+    dtype = _tensors.dtype_name(cache.dtype)
+    rope = cache.shape[-1] - cache_width(latent, 0, dtype)
     if rope < 0:
-        raise InvalidArgument(f"cache has {cache.shape[-1]} columns, and the latent alone {latent}")
+        raise InvalidArgument(f"cache has {cache.shape[-1]} columns, and the latent alone "
+                              f"{cache_width(latent, 0, dtype)}")
+    rope = rope // 2 if dtype == "uint8" else rope
     return attention_for(heads=nope.shape[-2], page=cache.shape[1], latent=latent, rope=rope,
-                         dtype=_tensors.dtype_name(nope.dtype), cache_dtype=_tensors.dtype_name(cache.dtype),
+                         dtype=_tensors.dtype_name(nope.dtype), cache_dtype=dtype,
                          out_dtype=_tensors.dtype_name((nope if out is None else out).dtype),
                          device=_tensors.memory(nope), backend=backend)
 
 
 def decode(q, cache, block_table, kv_lens, softmax_scale, latent=512, q_starts=None, max_q_len=None, out=None,
-           lse=None, return_lse=False, workspace=None, backend=None, plan=None):
+           lse=None, return_lse=False, workspace=None, backend=None, plan=None, cache_scale=1.0):
     """Attention in the latent with plans kept behind the scenes; arguments as in Plan.run.
 
     latent: columns of q and cache that are the latent; the rest is the rope key. A pair (q_nope, q_pe) says it
@@ -71,7 +74,8 @@ def decode(q, cache, block_table, kv_lens, softmax_scale, latent=512, q_starts=N
     if isinstance(q, tuple):
         latent = q[0].shape[-1]
     attention = plan.attention if plan else describe(q, cache, latent, out, backend)
-    layer = Layer(attention, q, cache, block_table, kv_lens, softmax_scale, q_starts, max_q_len)
+    layer = Layer(attention, q, cache, block_table, kv_lens, softmax_scale, q_starts, max_q_len,
+                  cache_scale=cache_scale)
     out, lse = layer.outputs(out, lse, return_lse)
     layer.run(plan or plan_for(attention, layer.like, layer.num_tokens, layer.num_seqs,
                                max(1, layer.table.shape[1] * attention.page)), workspace)

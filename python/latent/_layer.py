@@ -10,11 +10,19 @@ from .errors import InvalidArgument
 WORKSPACE_ALIGNMENT = 256
 
 
+def cache_width(latent, rope, dtype):
+    """Elements in a row of the cache; bytes of uint8 are codes, a float for each 128 of them, and a bfloat16 rope."""
+    return latent + latent // 128 * 4 + rope * 2 if dtype == "uint8" else latent + rope
+
+
 class Layer:
     """Checked operands of one layer, as addresses and strides."""
 
-    def __init__(self, attention, q, cache, block_table, kv_lens, scale, q_starts, max_q_len, kv_b=None):
-        self.attention, self.scale, self.kv_b = attention, scale, kv_b
+    def __init__(self, attention, q, cache, block_table, kv_lens, scale, q_starts, max_q_len, kv_b=None,
+                 cache_scale=1.0):
+        self.attention, self.scale, self.kv_b, self.cache_scale = attention, scale, kv_b, cache_scale
+        if not cache_scale > 0:
+            raise InvalidArgument(f"cache_scale is {cache_scale}; it is positive")
         self.like = q[0] if isinstance(q, tuple) else q
         tensors = {"q": self.like, "cache": cache, "block_table": block_table, "kv_lens": kv_lens}
         tensors |= {"q_pe": q[1]} if isinstance(q, tuple) else {}
@@ -23,7 +31,7 @@ class Layer:
         if _tensors.memory(self.like) != attention.device:
             raise InvalidArgument(f"q is on {self.like.device}, and this attention was made for '{attention.device}'")
         self._read_queries(q)
-        width = attention.latent + attention.rope
+        width = cache_width(attention.latent, attention.rope, attention.cache_dtype)
         _tensors.expect("cache", cache, (None, attention.page, width), (attention.cache_dtype,))
         _tensors.expect("kv_lens", kv_lens, (None,), ("int32",))
         self.num_seqs = kv_lens.shape[0]
@@ -96,7 +104,7 @@ class Layer:
     def operands(self):
         o = _library.Operands(
             num_tokens=self.num_tokens, num_seqs=self.num_seqs, num_pages=self.cache.shape[0],
-            max_pages=self.table.shape[1], softmax_scale=self.scale,
+            max_pages=self.table.shape[1], softmax_scale=self.scale, cache_scale=self.cache_scale,
             q_nope=self.q_nope.address, q_nope_token_stride=self.q_nope.strides[0],
             q_nope_head_stride=self.q_nope.strides[1],
             q_pe=self.q_pe.address, q_pe_token_stride=self.q_pe.strides[0], q_pe_head_stride=self.q_pe.strides[1],

@@ -14,7 +14,7 @@ NAME = "liblatent_attention.so"
 OK, INVALID_ARGUMENT, UNSUPPORTED, EXHAUSTED, INTERNAL = range(5)
 ERRORS = {INVALID_ARGUMENT: errors.InvalidArgument, UNSUPPORTED: errors.Unsupported, EXHAUSTED: errors.Exhausted}
 
-DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float8_e4m3fn": 4}
+DTYPES = {"float32": 1, "float16": 2, "bfloat16": 3, "float8_e4m3fn": 4, "uint8": 5}
 HOST, DEVICE = 1, 2
 ABSORBED, MULTI_HEAD = 1, 2
 
@@ -49,7 +49,7 @@ class Step(_Sized):
 
 class Operands(_Sized):
     _fields_ = (_size + _fields(_int, "num_tokens num_seqs num_pages max_pages")
-                + [("softmax_scale", ctypes.c_float), ("reserved", _int)]
+                + [("softmax_scale", ctypes.c_float), ("cache_scale", ctypes.c_float)]
                 + [("q_nope", _pointer)] + _fields(_long, "q_nope_token_stride q_nope_head_stride")
                 + [("q_pe", _pointer)] + _fields(_long, "q_pe_token_stride q_pe_head_stride")
                 + [("cache", _pointer)] + _fields(_long, "cache_page_stride cache_token_stride")

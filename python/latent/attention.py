@@ -113,18 +113,21 @@ class Plan:
             self._library.plan_destroy(self._handle)
 
     def run(self, q, cache, block_table, kv_lens, softmax_scale, q_starts=None, max_q_len=None, out=None, lse=None,
-            return_lse=False, workspace=None, kv_b=None):
+            return_lse=False, workspace=None, kv_b=None, cache_scale=1.0):
         """One layer of a step; returns out, or (out, lse) if lse is given or asked for.
 
         q            [tokens, heads, latent + rope], [batch, q_len, heads, latent + rope], or a pair (q_nope, q_pe)
-        cache        [pages, page, latent + rope], any stride between pages and tokens
+        cache        [pages, page, latent + rope], any stride between pages and tokens; float8_e4m3fn is multiplied by
+                     cache_scale. uint8: [pages, page, bytes], rows of latent e4m3 codes, a float scale for each 128
+                     of them, and the rope key in bfloat16 (656 bytes for 512 and 64)
         block_table  [batch, columns] int32; kv_lens [batch] int32, this step's tokens included
         q_starts     [batch + 1] int32 for ragged steps (q of 3 dimensions); else every request has as many rows.
                      On a device give max_q_len, too: the host does not read device memory
         out, lse     written if given: [.., heads, latent] and [.., heads] float32, natural logarithm; any strides
                      but a contiguous last dimension of out. Rows without keys become 0 and -inf
         workspace    at least workspace_bytes of memory where the tensors live; else allocated"""
-        layer = Layer(self.attention, q, cache, block_table, kv_lens, softmax_scale, q_starts, max_q_len, kv_b)
+        layer = Layer(self.attention, q, cache, block_table, kv_lens, softmax_scale, q_starts, max_q_len, kv_b,
+                      cache_scale)
         out, lse = layer.outputs(out, lse, return_lse)
         layer.run(self, workspace)
         return out if lse is None else (out, lse)

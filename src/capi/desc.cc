@@ -25,6 +25,8 @@ Result<DType> read_dtype(int32_t value, const char* field) {
       return DType::kBF16;
     case LATENT_F8_E4M3:
       return DType::kF8E4M3;
+    case LATENT_U8:
+      return DType::kU8;
     default:
       return make_error(ErrorCode::kInvalidArgument, "{}.{} {} is no latent_dtype", kDesc, field, value);
   }
@@ -45,9 +47,6 @@ Status read_dtypes(const latent_attention_desc& d, Description* desc) {
     if (!dtype) return dtype.error();
     *field.to = *dtype;
   }
-  if (desc->mla.cache_dtype == DType::kF8E4M3)
-    return make_error(ErrorCode::kUnsupported, "{}.cache_dtype f8_e4m3: this interface takes no scale for it",
-                      kDesc);
   if (desc->out_dtype != desc->mla.q_dtype && (d.memory == LATENT_DEVICE || desc->out_dtype != DType::kF32))
     return make_error(ErrorCode::kInvalidArgument, "{}.out_dtype {} with queries in {}: it may be theirs{}",
                       kDesc, to_string(desc->out_dtype), to_string(desc->mla.q_dtype),

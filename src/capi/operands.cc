@@ -78,8 +78,9 @@ Status check_counts(const latent_attention_operands& o, bool on_device) {
   if (on_device && o.num_pages == 0)  // the copy engine wants something to address
     return make_error(ErrorCode::kInvalidArgument, "{}.num_pages is 0; on a device a cache has a page",
                       kOperands);
-  if (o.reserved != 0)
-    return make_error(ErrorCode::kInvalidArgument, "{}.reserved is {}, not 0", kOperands, o.reserved);
+  if (!std::isfinite(o.cache_scale) || o.cache_scale < 0)
+    return make_error(ErrorCode::kInvalidArgument, "{}.cache_scale is {}; it is positive, or 0 for 1",
+                      kOperands, o.cache_scale);
   if (!std::isfinite(o.softmax_scale))
     return make_error(ErrorCode::kInvalidArgument, "{}.softmax_scale is {}", kOperands, o.softmax_scale);
   return {};
@@ -128,7 +129,7 @@ Result<ops::MlaAttentionParams> read_operands(const latent_attention_operands* g
   const Rows cache = with_plain_strides({"cache",
                                          o.cache,
                                          desc.mla.cache_dtype,
-                                         {o.num_pages, a.page_tokens, a.kv_rank + a.rope_dim},
+                                         {o.num_pages, a.page_tokens, attention::kv_layout(desc.mla).width()},
                                          o.cache_page_stride,
                                          o.cache_token_stride});
   const Rows out = with_plain_strides({"out",
@@ -148,7 +149,8 @@ Result<ops::MlaAttentionParams> read_operands(const latent_attention_operands* g
                 .kv_lens = ids(o.kv_lens, {o.num_seqs}, {1}),
                 .block_table = ids(o.block_table, {o.num_seqs, o.max_pages}, {o.block_table_stride, 1})},
       .out = view_of(out),
-      .attrs = a};
+      .attrs = a,
+      .cache_scale = o.cache_scale == 0 ? 1 : o.cache_scale};
   p.attrs.softmax_scale = o.softmax_scale;
   if (o.lse != nullptr)
     p.lse = {o.lse, DType::kF32, {tokens, heads}, {o.lse_token_stride, o.lse_head_stride}};

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device/host_buffer.h"
+#include "kernels/kv_row.h"
 #include "tensor/convert.h"
 #include "tensor/float_types.h"
 #include "testing/compare.h"
@@ -33,7 +34,18 @@ T sized() {
 }
 
 int32_t code(DType dtype) {
-  return dtype == DType::kF32 ? LATENT_F32 : dtype == DType::kF16 ? LATENT_F16 : LATENT_BF16;
+  switch (dtype) {
+    case DType::kF32:
+      return LATENT_F32;
+    case DType::kF16:
+      return LATENT_F16;
+    case DType::kF8E4M3:
+      return LATENT_F8_E4M3;
+    case DType::kU8:
+      return LATENT_U8;
+    default:
+      return LATENT_BF16;
+  }
 }
 
 struct Shapes {
@@ -46,6 +58,13 @@ struct Shapes {
   std::vector<int32_t> q_lens = {1, 3, 2, 0};
   std::vector<int32_t> kv_lens = {33, 3, 70, 0};
   int padded_rows = 2;
+  float cache_scale = 0;
+
+  ops::KvLayout layout() const {
+    return {.kv_rank = latent, .rope_dim = rope, .page_tokens = page_tokens, .dtype = cache_dtype};
+  }
+  bool has_codes() const { return layout().format() != ops::KvFormat::kWide; }
+  float code_scale() const { return cache_scale == 0 ? 1 : cache_scale; }
 };
 
 // A step with its operands: heads and pages lie apart, unused cache is NaN, page 0 is used, ids past a
@@ -97,6 +116,7 @@ class Step {
     o.num_pages = static_cast<int32_t>(cache_.shape()[0]);
     o.max_pages = static_cast<int32_t>(table_.shape()[1]) - 1;
     o.softmax_scale = kScale;
+    o.cache_scale = shapes_.cache_scale;
     o.q_nope = query_.view().raw();
     o.q_nope_token_stride = query_.view().stride(0);
     o.q_nope_head_stride = query_.view().stride(1);
@@ -167,16 +187,26 @@ class Step {
     int64_t num_pages = 0;
     for (const int32_t len : shapes_.kv_lens)
       num_pages += (len + shapes_.page_tokens - 1) / shapes_.page_tokens;
-    cache_ =
-        *Tensor::create(shapes_.cache_dtype, {num_pages, shapes_.page_tokens, width()}, PoisonPattern::kNan);
+    cache_ = *Tensor::create(shapes_.cache_dtype, {num_pages, shapes_.page_tokens, shapes_.layout().width()},
+                             PoisonPattern::kNan);
     table_ = *Tensor::create(DType::kI32, {num_seqs(), 70 / shapes_.page_tokens + 3}, PoisonPattern::kNan);
     int32_t page = static_cast<int32_t>(num_pages);
     for (int s = 0; s < num_seqs(); ++s)
       for (int32_t token = 0; token < shapes_.kv_lens[static_cast<size_t>(s)]; token += shapes_.page_tokens) {
         table_.view().row<int32_t>(s)[token / shapes_.page_tokens] = --page;
         const int32_t rest = shapes_.kv_lens[static_cast<size_t>(s)] - token;
-        random_.fill(cache_.view().at(page).slice(0, 0, std::min(shapes_.page_tokens, rest)));
+        const TensorView rows = cache_.view().at(page).slice(0, 0, std::min(shapes_.page_tokens, rest));
+        if (shapes_.has_codes())
+          fill_codes(rows);
+        else
+          random_.fill(rows);
       }
+  }
+  void fill_codes(const TensorView& rows) {
+    const Tensor values = random_.tensor(DType::kF32, {rows.dim(0), width()});
+    for (int64_t t = 0; t < rows.dim(0); ++t)
+      kernels::encode_kv_columns(shapes_.layout(), values.view().row<float>(t), 0, width(),
+                                 shapes_.code_scale(), rows.row<std::byte>(t));
   }
 
   double q(int64_t t, int64_t h, int64_t i) const {
@@ -185,8 +215,11 @@ class Step {
   }
   double key(size_t s, int64_t token, int64_t i) const {
     const int64_t page = table_.view().row<int32_t>(static_cast<int64_t>(s))[token / shapes_.page_tokens];
-    return element_to_float(cache_.view().raw(), cache_.dtype(),
-                            (page * shapes_.page_tokens + token % shapes_.page_tokens) * width() + i);
+    const TensorView row = cache_.view().at(page).at(token % shapes_.page_tokens);
+    if (shapes_.has_codes())
+      return kernels::kv_element(shapes_.layout(), row.data<std::byte>(), shapes_.code_scale(),
+                                 static_cast<int>(i));
+    return element_to_float(row.raw(), cache_.dtype(), i);
   }
 
   void attend(size_t s, int64_t t, int64_t h, int num_keys, Tensor* out, Tensor* lse) const {
@@ -286,6 +319,15 @@ TEST(AttentionC, values_strides_pages_and_padding_on_every_backend) {
     expect_right({.num_heads = 1, .latent = 512, .rope = 0, .page_tokens = 1}, backend, 3.2e-3);
   }
   expect_right({.q_dtype = DType::kF16, .cache_dtype = DType::kF16}, "ref", 3e-4);
+}
+
+TEST(AttentionC, caches_of_codes_and_the_scale_of_one_of_them) {
+  for (const char* backend : {"ref", "cpu"})
+    for (const float scale : {0.0f, 0.3f}) {
+      expect_right({.latent = 96, .cache_dtype = DType::kF8E4M3, .cache_scale = scale}, backend, 3.2e-3);
+      expect_right({.latent = 256, .q_dtype = DType::kF32, .cache_dtype = DType::kU8, .cache_scale = scale},
+                   backend, 1e-5);
+    }
 }
 
 TEST(AttentionC, uniform_steps_need_no_starts) {
@@ -390,7 +432,8 @@ TEST(AttentionC, a_bad_description_is_named) {
       {[](auto* d) { d->out_dtype = LATENT_F16; }, "out_dtype f16"},
       {[](auto* d) { d->q_dtype = LATENT_F8_E4M3, d->out_dtype = LATENT_F32; }, "f8_e4m3",
        LATENT_UNSUPPORTED},
-      {[](auto* d) { d->cache_dtype = LATENT_F8_E4M3; }, "f8_e4m3", LATENT_UNSUPPORTED},
+      {[](auto* d) { d->q_dtype = LATENT_U8, d->out_dtype = LATENT_F32; }, "not u8", LATENT_UNSUPPORTED},
+      {[](auto* d) { d->cache_dtype = LATENT_U8; }, "kv_rank 64 is no multiple of 128", LATENT_UNSUPPORTED},
       {[](auto* d) { d->memory = LATENT_DEVICE, d->rope_dim = 62; }, "cpu reads host memory",
        LATENT_UNSUPPORTED},
       {[](auto* d) { d->form = LATENT_MULTI_HEAD, d->v_dim = 8; }, "kv_b_dtype 0"},
@@ -498,7 +541,8 @@ TEST(AttentionC, operands_that_cannot_be_are_named) {
       {[](auto* o) { o->num_pages = -1; }, "num_pages is -1"},
       {[](auto* o) { o->max_pages = 4; }, "kv_lens[2] 70 needs 5 pages"},
       {[](auto* o) { o->softmax_scale = NAN; }, "softmax_scale is nan"},
-      {[](auto* o) { o->reserved = 1; }, "reserved is 1"},
+      {[](auto* o) { o->cache_scale = -1; }, "cache_scale is -1"},
+      {[](auto* o) { o->cache_scale = NAN; }, "cache_scale is nan"},
       {[](auto* o) { o->q_nope = nullptr; }, "q_nope is NULL"},
       {[](auto* o) { o->q_pe = nullptr; }, "q_pe is NULL"},
       {[](auto* o) { o->cache = nullptr; }, "cache is NULL"},

@@ -32,6 +32,14 @@ class Decode(ProblemTest):
             problem = Problem([40], dtype=dtype)
             self.expect_right(problem, problem.batched(problem.q))
 
+    def test_caches_of_codes(self):
+        for dtype, scale in ((standin.float8_e4m3fn, 0.3), (standin.uint8, 1.0)):
+            problem = Problem([40, 3])
+            problem.store_as_codes(dtype, scale)
+            self.expect_right(problem, problem.batched(problem.q), cache_scale=scale)
+        with self.refused(latent.InvalidArgument, "cache_scale is 0"):
+            latent.decode(problem.q, problem.cache, problem.table, problem.lens, problem.scale, cache_scale=0)
+
     def test_other_widths_and_pages(self):
         for latent_dim, rope, page in ((256, 32, 16), (512, 0, 128), (64, 8, 1)):
             problem = Problem([33, 1], latent=latent_dim, rope=rope, page=page)
@@ -194,7 +202,7 @@ class Refusals(ProblemTest):
             with self.subTest(words=words), self.refused(ValueError, words):
                 latent.Attention(**(dict(heads=2, page=64, device="cpu") | changed))
         with self.refused(NotImplementedError, "f8_e4m3"):
-            latent.Attention(2, 64, dtype="bfloat16", cache_dtype="float8_e4m3fn", device="cpu")
+            latent.Attention(2, 64, dtype="float8_e4m3fn", cache_dtype="bfloat16", device="cpu")
 
     def test_errors_are_of_the_package_and_of_python(self):
         for kind in (latent.InvalidArgument, latent.LatentError, ValueError):

@@ -4,6 +4,7 @@
 import math
 import os
 import random
+import struct
 import unittest
 
 import standin
@@ -12,6 +13,12 @@ SEED = int(os.environ.get("LATENT_TEST_SEED", "1"))
 # Frobenius, relative: bf16 rounds the output (2^-9) and, on a CPU with AVX-512 BF16, the weights
 # (docs/notes/20261130-cpu-attention.md); fp16 is rounded once, by the reference alone.
 BOUNDS = {standin.bfloat16: 3.2e-3, standin.float16: 3e-4, standin.float32: 1e-5}
+
+
+def decode_e4m3(code):
+    exponent, mantissa = code >> 3 & 15, code & 7
+    size = mantissa * 2.0 ** -9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
+    return -size if code & 0x80 else size
 
 
 class Problem:
@@ -41,6 +48,25 @@ class Problem:
                 self.cache[mine[token // page], token % page].fill_random(self.random)
             self.rows.append([self.cache[mine[t // page], t % page].flat() for t in range(length)])
         self.lens = standin.tensor(kv_lens) if kv_lens else standin.empty((0,), standin.int32)
+
+    def store_as_codes(self, dtype, scale):
+        """Other rows, in a cache of e4m3 codes: times one scale, or uint8 rows of 512 codes, 4 scales and a rope key."""
+        width = 656 if dtype is standin.uint8 else 576
+        pages = standin.empty(self.cache.shape[:2] + (width,), standin.uint8)
+        for seq, length in enumerate(self.kv_lens):
+            for token in range(length):
+                codes = [self.random.randrange(0x41) | self.random.randrange(2) << 7 for _ in range(576)]  # up to 2.25
+                values, row = [scale * decode_e4m3(code) for code in codes], codes
+                if dtype is standin.uint8:
+                    scales = [struct.unpack("f", struct.pack("f", self.random.uniform(0.1, 1)))[0] for _ in range(4)]
+                    rope = self.rows[seq][token][512:]  # bfloat16
+                    values = [scales[i // 128] * decode_e4m3(codes[i]) for i in range(512)] + rope
+                    row = codes[:512] + list(struct.pack("4f", *scales))
+                    row += [byte for x in rope for byte in struct.pack("f", x)[2:]]
+                page = self.table[seq, token // self.page].flat()[0]
+                pages[page, token % self.page].assign(row)
+                self.rows[seq][token] = values
+        self.cache = standin.Tensor(pages.memory, pages.offset, pages.shape, pages.strides, dtype)
 
     def batched(self, tensor):
         """[rows, ..] as [batch, q_len, ..]; every request has as many rows."""

@@ -305,6 +305,7 @@ __device__ void NarrowCta<T, Config>::attend_codes(int first, int last) {
       for (int i = live * Config::CodeRow::kStride + threadIdx.x % Config::kGroupThreads * 16;
            i < Config::kSlotBytes; i += Config::kGroupThreads * 16)
         *reinterpret_cast<uint4*>(keys + i) = make_uint4(0, 0, 0, 0);
+      __syncwarp();
       group_sync();  // zeros: all to all
     }
     float s[Config::kScores];
