@@ -81,8 +81,8 @@ typedef enum latent_dtype {
   LATENT_F16 = 2,
   LATENT_BF16 = 3,
   LATENT_F8_E4M3 = 4, /* kv_b on a CPU only; a cache: all columns times one scale, cache_scale */
-  LATENT_U8 = 5       /* a cache of bytes only. A row: the latent as e4m3; a float for each 128 columns of it, their
-                         scale; the rope key as bf16, exact. 512 and 64 columns are 656 bytes */
+  LATENT_U8 = 5 /* a cache of bytes only. A row: the latent as e4m3; a float for each 128 columns of it, their
+                   scale; the rope key as bf16, exact. 512 and 64 columns are 656 bytes */
 } latent_dtype;
 
 typedef enum latent_memory { LATENT_HOST = 1, LATENT_DEVICE = 2 } latent_memory;

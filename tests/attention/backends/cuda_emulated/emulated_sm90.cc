@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/backends/cuda_emulated/emulated_sm90.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "attention/backends/cuda_sm90/narrow_attend.cuh"
+#include "attention/backends/cuda_sm90/narrow_merge.cuh"
+#include "attention/desc.h"
+#include "base/check.h"
+#include "base/math.h"
+#include "gpu_emulator/emulator.h"
+#include "ops/mla_attention.h"
+
+namespace latent::testing {
+namespace {
+
+using attention::MlaDesc;
+using attention::cuda::DecodeParams;
+using attention::cuda::NarrowConfig;
+using attention::cuda::NarrowCta;
+using attention::cuda::PartitionRule;
+
+constexpr PartitionRule kRule = {
+    .tile_tokens = 64, .fixed_tiles = 1, .least_tiles = 1, .least_stretch = 1, .slack_tiles = 1};
+
+template <class Cta, class Config>
+std::string run_kernel(const DecodeParams& params, const CUtensorMap& map, const Emulation& e) {
+  return emulator::run({.ctas = params.num_parts * params.num_row_tiles,
+                        .threads = Config::kThreads,
+                        .shared_bytes = Config::kSharedBytes,
+                        .registers = 65536 / Config::kThreads / 8 * 8,
+                        .seed = e.seed,
+                        .lazy = e.lazy,
+                        .ctas_at_once = static_cast<size_t>(e.ctas_at_once)},
+                       [&](unsigned char* shared) { Cta(params, kRule, &map, shared).run(); });
+}
+
+template <int kRank, int kRope>
+std::string run_dims(const DecodeParams& params, const CUtensorMap& map, const Emulation& e) {
+  using T = __nv_bfloat16;
+  using Rows16 = NarrowConfig<T, kRank, kRope, 16>;
+  using Rows32 = NarrowConfig<T, kRank, kRope, 32>;
+  return e.rows == 16 ? run_kernel<NarrowCta<T, Rows16>, Rows16>(params, map, e)
+                      : run_kernel<NarrowCta<T, Rows32>, Rows32>(params, map, e);
+}
+
+class EmulatedSm90 final : public attention::Backend {
+ public:
+  explicit EmulatedSm90(const Emulation& emulation) : emulation_(emulation) {}
+  const char* name() const override { return "cuda_sm90, emulated"; }
+  std::optional<attention::Refusal> supports(const MlaDesc& desc) const override {
+    if (const auto refusal = attention::refuse_malformed(desc)) return refusal;
+    if (desc.on_device) return attention::Refusal{"reads host memory"};
+    const int dims = desc.attrs.kv_rank * 1000 + desc.attrs.rope_dim;
+    const bool serves = attention::is_absorbed(desc.attrs) && desc.q_dtype == DType::kBF16 &&
+                        desc.cache_dtype == DType::kBF16 &&
+                        (dims == 512064 || dims == 256032 || dims == 256000);
+    if (!serves) return attention::Refusal{"is emulated for a few shapes only"};
+    return std::nullopt;
+  }
+  size_t workspace_bytes(const MlaDesc&, const attention::Limits&) const override { return 0; }
+  void reserve_plan(const MlaDesc&, const attention::Limits&, attention::Plan* plan) const override {
+    plan->words.assign(1, 0);
+  }
+  void plan(const MlaDesc& desc, const attention::Limits&, const attention::SeqLengths& lengths,
+            attention::Plan* plan) const override {
+    plan->words[0] = 0;
+    for (size_t i = 0; i + 1 < lengths.q_starts.size(); ++i)
+      plan->words[0] =
+          std::max(plan->words[0], (lengths.q_starts[i + 1] - lengths.q_starts[i]) * desc.attrs.num_heads);
+  }
+
+  void run(const ops::MlaAttentionParams& p, const attention::Plan& plan,
+           const kernels::KernelContext&) const override {
+    DecodeParams params = attention::cuda::decode_params(p, name());
+    params.num_row_tiles = ceil_div(std::max(plan.words[0], 1), emulation_.rows);
+    params.num_parts = std::max(1, emulation_.parts / params.num_row_tiles);
+    const size_t slots =
+        2 * static_cast<size_t>(params.num_parts) * static_cast<size_t>(params.num_row_tiles);
+    const auto rows = static_cast<size_t>(emulation_.rows), width = static_cast<size_t>(p.attrs.kv_rank);
+    std::vector<float> partial_out(slots * rows * width, std::nanf("")),
+        states(slots * rows * 2, std::nanf(""));
+    std::vector<int32_t> arrived(slots, 0);
+    params.partial_out = partial_out.data();
+    params.partial_lse = states.data();
+    params.arrived = arrived.data();
+    const CUtensorMap map{.base = static_cast<const unsigned char*>(p.cache.raw()),
+                          .dims = {p.attrs.kv_rank + p.attrs.rope_dim, p.attrs.page_tokens, p.cache.dim(0)},
+                          .strides = {p.cache.stride(1) * 2, p.cache.stride(0) * 2},
+                          .box_rows = std::min(p.attrs.page_tokens, 64)};
+    const std::string failure = p.attrs.kv_rank == 512 ? run_dims<512, 64>(params, map, emulation_)
+                                : p.attrs.rope_dim > 0 ? run_dims<256, 32>(params, map, emulation_)
+                                                       : run_dims<256, 0>(params, map, emulation_);
+    CHECK(failure.empty(), "{}: {}", name(), failure);
+    CHECK(std::all_of(arrived.begin(), arrived.end(), [](int32_t n) { return n == 0; }),
+          "{}: counters are left standing", name());
+  }
+
+ private:
+  const Emulation emulation_;
+};
+
+}  // namespace
+
+std::unique_ptr<attention::Backend> make_emulated_sm90(const Emulation& emulation) {
+  return std::make_unique<EmulatedSm90>(emulation);
+}
+
+}  // namespace latent::testing

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the conformance suite asks of cuda_sm90 on a GPU, on the emulator: few and small problems, many
+// schedules.
+#include "attention/backends/cuda_emulated/emulated_sm90.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "attention/conformance/oracle.h"
+#include "attention/conformance/problem.h"
+#include "testing/compare.h"
+#include "testing/random.h"
+#include "testing/sanitizer.h"
+
+namespace latent::testing {
+namespace {
+
+using conformance::Case;
+using conformance::Inputs;
+using conformance::Layout;
+using conformance::Outputs;
+
+template <class T>
+T one_of(Random& random, std::initializer_list<T> values) {
+  return values.begin()[random.integer(0, static_cast<int64_t>(values.size()) - 1)];
+}
+
+Case random_case(Random& random) {
+  Case c;
+  c.seed = random.seed();
+  const int rank = one_of(random, {256, 256, 512});
+  c.attrs = {.form = ops::AttentionForm::kAbsorbed,
+             .num_heads = one_of(random, {1, 3, 16, 20}),
+             .kv_rank = rank,
+             .rope_dim = rank == 512 ? 64 : one_of(random, {0, 32}),
+             .nope_dim = 2,
+             .v_dim = 1,
+             .page_tokens = one_of(random, {16, 32, 64, 128}),
+             .softmax_scale = 0.1f};
+  c.logit_scale = one_of(random, {1.0f, 5.0f, 100.0f, 1e4f});
+  c.q_values = one_of(random, {Values::kNormal, Values::kTies, Values::kZeros, Values::kOutliers});
+  c.cache_values = one_of(random, {Values::kNormal, Values::kUniform, Values::kTies});
+  for (int64_t i = random.integer(1, 4); i > 0; --i)
+    c.requests.push_back({.q_len = static_cast<int>(random.integer(0, 3)),
+                          .kv_len = static_cast<int>(
+                              one_of<int64_t>(random, {0, 1, 31, 64, 65, 130, random.integer(1, 700)}))});
+  return c;
+}
+
+Layout random_layout(Random& random) {
+  return {.seed = static_cast<uint64_t>(random.integer(0, 1 << 30)),
+          .poison = one_of(random, {PoisonPattern::kNan, PoisonPattern::kInf, PoisonPattern::kLarge}),
+          .padded_rows = static_cast<int>(random.integer(0, 3)),
+          .padded_requests = static_cast<int>(random.integer(0, 3)),
+          .spare_columns = static_cast<int>(random.integer(0, 3)),
+          .strided = random.integer(0, 1) == 1,
+          .with_lse = random.integer(0, 3) != 0};
+}
+
+void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {
+  const int64_t rows = std::min(a.out.shape()[0], b.out.shape()[0]);
+  EXPECT_TRUE(same_bits(a.out.view().slice(0, 0, rows), b.out.view().slice(0, 0, rows))) << what;
+}
+
+int num_cases() {
+  const char* count = std::getenv("LATENT_TEST_CASES");
+  return count == nullptr ? (kSanitized ? 1 : 4) : std::atoi(count);
+}
+
+class EmulatedSm90 : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (kThreadSanitized) GTEST_SKIP() << "ThreadSanitizer does not know the emulator's threads";
+  }
+};
+
+// contract: C1 C2 C3 C4
+TEST_P(EmulatedSm90, is_right_under_every_schedule_and_gives_the_same_bits) {
+  for (int i = 0; i < num_cases(); ++i) {
+    Random random(test_seed(static_cast<uint64_t>(i)));
+    const Case c = random_case(random);
+    const Inputs in(c);
+    Emulation e{.rows = GetParam(), .parts = static_cast<int>(random.integer(1, 7)), .seed = random.seed()};
+    SCOPED_TRACE(to_string(c) + " parts " + std::to_string(e.parts));
+    const Outputs first = conformance::run(*make_emulated_sm90(e), in, random_layout(random));
+    const auto backend = make_emulated_sm90(e);
+    EXPECT_TRUE(is_right(first, find_truth(in, weight_roundoff(*backend, c)), in));
+    e.lazy = false;
+    e.seed = random.seed();
+    expect_same(first, conformance::run(*make_emulated_sm90(e), in, random_layout(random)), to_string(c));
+    e.ctas_at_once = 1;  // nobody is there to be waited for
+    e.lazy = true;
+    expect_same(first, conformance::run(*make_emulated_sm90(e), in, random_layout(random)), to_string(c));
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Rows, EmulatedSm90, ::testing::Values(16, 32));
+
+}  // namespace
+}  // namespace latent::testing
