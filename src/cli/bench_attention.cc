@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/parallel.h"
 #include "cli/attention_bench/measure.h"
+#include "cli/bench_cache.h"
 #include "cli/bench_prefill.h"
 #include "cli/bench_report.h"
 #include "cli/exit_code.h"
@@ -28,7 +29,7 @@ constexpr double kDevicePoolGb = 14;
 
 struct AttentionFlags {
   std::vector<int> heads = {16}, q_lens = {1}, batches = {1}, lens = {8192};
-  std::string lengths = "equal", kv_cache = "bf16";
+  std::string lengths = "equal", kv_cache = "bf16", op = "decode";
   std::vector<std::string> protocols = {"burst"};
   std::vector<std::string> backends;
   double pool_gb = 0;
@@ -338,6 +339,13 @@ int bench_attention(const AttentionFlags& flags, const std::vector<const Backend
                           .backends = flags.backends,
                           .grid = flags.grid,
                           .json = flags.json});
+  if (flags.op != "decode")
+    return bench_cache({.op = flags.op,
+                        .kv_cache = flags.kv_cache,
+                        .batches = flags.batches,
+                        .lens = flags.lens,
+                        .protocols = flags.protocols,
+                        .json = flags.json});
   const std::unique_ptr<Machine> device = device_machine();
   if (flags.list) return print_list(flags, rivals, device != nullptr);
   const Result<std::vector<const Backend*>> backends = chosen_backends(flags, rivals, device != nullptr);
@@ -380,6 +388,10 @@ void add_bench_attention(CLI::App& bench, Action& action, std::vector<const atte
   command->add_flag("--prefill", flags->prefill, "Prompts over projected keys and values, 192/128, causal");
   command->add_option("--lengths", flags->lengths, "All equal, or varied around --len")
       ->check(CLI::IsMember({"equal", "varied"}))
+      ->capture_default_str();
+  command
+      ->add_option("--op", flags->op, "decode; cache-write, gather: --len tokens of each of --batch requests")
+      ->check(CLI::IsMember({"decode", "cache-write", "gather"}))
       ->capture_default_str();
   command->add_option("--kv-cache", flags->kv_cache, "bf16, fp8 (576 bytes a token), fp8-656")
       ->check(CLI::IsMember({"bf16", "fp8", "fp8-656"}))

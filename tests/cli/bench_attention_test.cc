@@ -75,6 +75,9 @@ TEST_F(BenchAttention, names_what_cannot_be_measured) {
   EXPECT_NE(bench({"--backend", "fast"}).err.find("no attention backend 'fast'"), std::string::npos);
   EXPECT_EQ(bench({"--backend", "fast"}).exit_code, 2);
   EXPECT_EQ(bench({"--len", "0"}).exit_code, 2);
+  if (!attention::absent_backends().empty()) {
+    EXPECT_NE(bench({"--op", "gather"}).err.find("--op gather needs an NVIDIA GPU"), std::string::npos);
+  }
   EXPECT_EQ(bench({"--q-len", "9"}).exit_code, 2);
   EXPECT_EQ(bench({"--q-len", "4", "--len", "3"}).exit_code, 2);
   EXPECT_EQ(bench({"--len", "4096", "--pool-gb", "0.001"}).exit_code, 2);
