@@ -83,6 +83,25 @@ TEST_F(BenchAttention, names_what_cannot_be_measured) {
   EXPECT_EQ(bench({"--len", "4096", "--pool-gb", "0.001"}).exit_code, 2);
 }
 
+TEST_F(BenchAttention, prompts_are_timed_with_the_work_that_the_mask_leaves) {
+  const Outcome run =
+      bench({"--prefill", "--backend", "ref", "--heads", "1", "--len", "12", "--context", "0,20", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json report = parse(run.out);
+  EXPECT_EQ(report["schema"], "latent.bench.attention-prefill/1");
+  ASSERT_EQ(report["rows"].size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    const Json& row = report["rows"][i];
+    EXPECT_EQ(row["difference_to_first"], 0.0);
+    // Half the square of the new tokens, and all of their context; 192 + 128 columns.
+    const double work = 2.0 * 320 * (12 * 12 / 2.0 + 12 * (i == 0 ? 0 : 20));
+    EXPECT_NEAR(row["flops_per_s"].get<double>() * row["us"].get<double>() * 1e-6, work, 1e-6 * work);
+  }
+  EXPECT_EQ(bench({"--prefill", "--backend", "ref", "--context", "-1"}).exit_code, 2);
+  EXPECT_NE(bench({"--prefill", "--backend", "fast"}).err.find("no attention backend 'fast'"),
+            std::string::npos);
+}
+
 TEST_F(BenchAttention, the_environment_forces_a_backend) {
   const Outcome run = run_latent({"bench", "attention", "--heads", "1", "--len", "16", "--json"}, "",
                                  {"LATENT_ATTENTION_BACKEND=ref"});
