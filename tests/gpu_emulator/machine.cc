@@ -108,18 +108,21 @@ unsigned char* swizzled(unsigned char* base, unsigned char* zero, int64_t offset
 }
 
 void do_box(const BoxCopy& c) {
-  constexpr int kColumns = 64;
+  const TensorMap& map = c.map;
+  const int64_t element = map.element_bytes;
   auto* to = static_cast<unsigned char*>(c.to);
-  for (int r = 0; r < c.map.box_rows; ++r)
-    for (int column = 0; column < kColumns; ++column) {
-      const int64_t x = c.x + column, y = c.y + r;
-      uint16_t value = 0;
-      if (x < c.map.dims[0] && y < c.map.dims[1] && c.z >= 0 && c.z < c.map.dims[2])
-        std::memcpy(&value, c.map.base + c.z * c.map.strides[1] + y * c.map.strides[0] + x * 2, 2);
-      std::memcpy(swizzled(to, c.cta->shared, r * 128 + column * 2), &value, 2);
+  for (int r = 0; r < map.box_rows; ++r)
+    for (int column = 0; column < map.box_columns; ++column) {
+      const int64_t x = c.x + column, y = c.y + r, at = r * map.box_row_bytes() + column * element;
+      uint32_t value = 0;
+      if (x < map.dims[0] && y < map.dims[1] && c.z >= 0 && c.z < map.dims[2])
+        std::memcpy(&value, map.base + c.z * map.strides[1] + y * map.strides[0] + x * element,
+                    static_cast<size_t>(element));
+      std::memcpy(map.swizzled ? swizzled(to, c.cta->shared, at) : to + at, &value,
+                  static_cast<size_t>(element));
     }
   Mbarrier& b = c.cta->mbarriers.at(c.barrier);
-  b.bytes -= int64_t{c.map.box_rows} * kColumns * 2;
+  b.bytes -= int64_t{map.box_rows} * map.box_row_bytes();
   if (b.pending > 0 || b.bytes != 0) return;
   b.phase ^= 1;
   b.pending = b.expected;

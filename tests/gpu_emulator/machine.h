@@ -80,13 +80,17 @@ struct Fiber {
   int lane() const { return static_cast<int>(index.x % 32); }
 };
 
-// A tensor map as cuTensorMapEncodeTiled makes it, of 16-bit elements in boxes of 64 columns with the
-// 128-byte swizzle.
+// A tensor map as cuTensorMapEncodeTiled makes it: of 16-bit elements in boxes of 64 columns with the
+// 128-byte swizzle, or of words in boxes of whole rows, one behind the other.
 struct TensorMap {
   const unsigned char* base;
   int64_t dims[3];     // columns, rows, planes
   int64_t strides[2];  // bytes from row to row, plane to plane
   int box_rows;
+  int element_bytes = 2;
+  int box_columns = 64;
+  bool swizzled = true;
+  int box_row_bytes() const { return box_columns * element_bytes; }
 };
 
 Fiber& self();

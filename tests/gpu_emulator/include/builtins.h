@@ -58,6 +58,9 @@ T shuffle(T x, int source) {
 struct float2 {
   float x, y;
 };
+struct alignas(8) uint2 {
+  uint32_t x, y;
+};
 struct alignas(16) float4 {
   float x, y, z, w;
 };
@@ -65,6 +68,7 @@ struct alignas(16) uint4 {
   uint32_t x, y, z, w;
 };
 inline float2 make_float2(float x, float y) { return {x, y}; }
+inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) { return {x, y, z, w}; }
 
@@ -94,6 +98,13 @@ inline int __reduce_add_sync(unsigned, int x) {
     int sum = 0;
     for (const void* in : w.in) sum += *static_cast<const int*>(in);
     for (uint64_t& o : w.out) o = static_cast<uint64_t>(sum);
+  }));
+}
+inline unsigned __reduce_max_sync(unsigned, unsigned x) {
+  return static_cast<unsigned>(latent::emulator::with_warp("a reduction", &x, [](latent::emulator::Warp& w) {
+    unsigned most = 0;
+    for (const void* in : w.in) most = std::max(most, *static_cast<const unsigned*>(in));
+    for (uint64_t& o : w.out) o = most;
   }));
 }
 inline void __syncwarp() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "attention/backends/cuda_sm90/narrow_attend.cuh"
+#include "attention/backends/cuda_sm90/narrow_codes.cuh"
 #include "attention/backends/cuda_sm90/narrow_merge.cuh"
 #include "attention/desc.h"
 #include "base/check.h"
@@ -16,6 +17,7 @@ namespace latent::testing {
 namespace {
 
 using attention::MlaDesc;
+using attention::cuda::Codes;
 using attention::cuda::DecodeParams;
 using attention::cuda::NarrowConfig;
 using attention::cuda::NarrowCta;
@@ -36,13 +38,35 @@ std::string run_kernel(const DecodeParams& params, const CUtensorMap& map, const
                        [&](unsigned char* shared) { Cta(params, kRule, &map, shared).run(); });
 }
 
-template <int kRank, int kRope>
+template <int kRank, int kRope, Codes kCodes = Codes::kNone>
 std::string run_dims(const DecodeParams& params, const CUtensorMap& map, const Emulation& e) {
   using T = __nv_bfloat16;
-  using Rows16 = NarrowConfig<T, kRank, kRope, 16>;
-  using Rows32 = NarrowConfig<T, kRank, kRope, 32>;
+  using Rows16 = NarrowConfig<T, kRank, kRope, 16, kCodes>;
+  using Rows32 = NarrowConfig<T, kRank, kRope, 32, kCodes>;
   return e.rows == 16 ? run_kernel<NarrowCta<T, Rows16>, Rows16>(params, map, e)
                       : run_kernel<NarrowCta<T, Rows32>, Rows32>(params, map, e);
+}
+
+std::string run_kernels(const ops::MlaAttentionParams& p, const DecodeParams& params, const Emulation& e) {
+  using attention::cuda::CodeRow;
+  const bool codes = attention::kv_layout(p.attrs, p.cache.dtype()).format() != ops::KvFormat::kWide;
+  const auto bytes = static_cast<int64_t>(dtype_bytes(p.cache.dtype()));
+  CUtensorMap map{.base = static_cast<const unsigned char*>(p.cache.raw()),
+                  .dims = {p.attrs.kv_rank + p.attrs.rope_dim, p.attrs.page_tokens, p.cache.dim(0)},
+                  .strides = {p.cache.stride(1) * bytes, p.cache.stride(0) * bytes},
+                  .box_rows = std::min(p.attrs.page_tokens, 64)};
+  if (codes) {
+    map.dims[0] = p.cache.dim(2) / 4;
+    map.element_bytes = 4;
+    map.swizzled = false;
+    map.box_columns = (p.cache.dtype() == DType::kU8 ? CodeRow<512, 64, Codes::kBlocks>::kStride
+                                                     : CodeRow<512, 64, Codes::kOneScale>::kStride) /
+                      4;
+  }
+  if (p.cache.dtype() == DType::kU8) return run_dims<512, 64, Codes::kBlocks>(params, map, e);
+  if (codes) return run_dims<512, 64, Codes::kOneScale>(params, map, e);
+  if (p.attrs.kv_rank == 512) return run_dims<512, 64>(params, map, e);
+  return p.attrs.rope_dim > 0 ? run_dims<256, 32>(params, map, e) : run_dims<256, 0>(params, map, e);
 }
 
 class EmulatedSm90 final : public attention::Backend {
@@ -53,9 +77,10 @@ class EmulatedSm90 final : public attention::Backend {
     if (const auto refusal = attention::refuse_malformed(desc)) return refusal;
     if (desc.on_device) return attention::Refusal{"reads host memory"};
     const int dims = desc.attrs.kv_rank * 1000 + desc.attrs.rope_dim;
+    const bool codes = attention::kv_layout(desc).format() != ops::KvFormat::kWide;
     const bool serves = attention::is_absorbed(desc.attrs) && desc.q_dtype == DType::kBF16 &&
-                        desc.cache_dtype == DType::kBF16 &&
-                        (dims == 512064 || dims == 256032 || dims == 256000);
+                        (codes || desc.cache_dtype == DType::kBF16) &&
+                        (dims == 512064 || (!codes && (dims == 256032 || dims == 256000)));
     if (!serves) return attention::Refusal{"is emulated for a few shapes only"};
     return std::nullopt;
   }
@@ -85,13 +110,7 @@ class EmulatedSm90 final : public attention::Backend {
     params.partial_out = partial_out.data();
     params.partial_lse = states.data();
     params.arrived = arrived.data();
-    const CUtensorMap map{.base = static_cast<const unsigned char*>(p.cache.raw()),
-                          .dims = {p.attrs.kv_rank + p.attrs.rope_dim, p.attrs.page_tokens, p.cache.dim(0)},
-                          .strides = {p.cache.stride(1) * 2, p.cache.stride(0) * 2},
-                          .box_rows = std::min(p.attrs.page_tokens, 64)};
-    const std::string failure = p.attrs.kv_rank == 512 ? run_dims<512, 64>(params, map, emulation_)
-                                : p.attrs.rope_dim > 0 ? run_dims<256, 32>(params, map, emulation_)
-                                                       : run_dims<256, 0>(params, map, emulation_);
+    const std::string failure = run_kernels(p, params, emulation_);
     CHECK(failure.empty(), "{}: {}", name(), failure);
     CHECK(std::all_of(arrived.begin(), arrived.end(), [](int32_t n) { return n == 0; }),
           "{}: counters are left standing", name());

@@ -16,8 +16,8 @@ struct Emulation {
   uint64_t seed = 1;
 };
 
-// Serves bf16 with latent 256 and rope 32 or 0, and latent 512 with rope 64. run() CHECKs that the kernel
-// ends and leaves its counters zero.
+// Serves bf16 with latent 256 and rope 32 or 0, and latent 512 with rope 64, codes too. run() CHECKs that the
+// kernel ends and leaves its counters zero.
 std::unique_ptr<attention::Backend> make_emulated_sm90(const Emulation& emulation);
 
 }  // namespace latent::testing

@@ -96,6 +96,27 @@ TEST_P(EmulatedSm90, is_right_under_every_schedule_and_gives_the_same_bits) {
   }
 }
 
+// contract: C2 C3
+TEST_P(EmulatedSm90, reads_caches_of_codes) {
+  for (int i = 0; i < std::max(1, num_cases() / 4); ++i)
+    for (const DType cache : {DType::kF8E4M3, DType::kU8}) {
+      Random random(test_seed(100 + static_cast<uint64_t>(i)));
+      Case c = random_case(random);
+      c.attrs.kv_rank = 512;
+      c.attrs.rope_dim = 64;
+      c.cache_dtype = cache;
+      c.cache_scale = one_of(random, {0.0109f, 0.25f, 3.7f});
+      const Inputs in(c);
+      Emulation e{.rows = GetParam(), .parts = static_cast<int>(random.integer(1, 4)), .seed = random.seed()};
+      SCOPED_TRACE(to_string(c) + " parts " + std::to_string(e.parts));
+      const Outputs first = conformance::run(*make_emulated_sm90(e), in, random_layout(random));
+      EXPECT_TRUE(is_right(first, find_truth(in, weight_roundoff(*make_emulated_sm90(e), c)), in));
+      e.lazy = false;
+      expect_same(first, conformance::run(*make_emulated_sm90(e), in, random_layout(random)), to_string(c));
+      if (HasFailure()) return;
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Rows, EmulatedSm90, ::testing::Values(16, 32));
 
 }  // namespace
