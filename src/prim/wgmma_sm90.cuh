@@ -35,13 +35,13 @@ namespace latent::ptx {
                : "memory")
 
 // A [64, 16] and B [16, N] in shared memory, both K-major.
-#define LATENT_WGMMA_SS(N, SIZE, A, B, KEEP)                                                  \
-  template <class T>                                                                          \
-  __device__ inline void wgmma_ss(float(&d)[SIZE], uint64_t a, uint64_t b, bool accumulate) { \
-    if constexpr (std::is_same_v<T, __half>)                                                  \
-      LATENT_WGMMA(N, SIZE, "f16", A ", " B ", keep, 1, 1, 0, 0", KEEP, "l"(a), "l"(b));      \
-    else                                                                                      \
-      LATENT_WGMMA(N, SIZE, "bf16", A ", " B ", keep, 1, 1, 0, 0", KEEP, "l"(a), "l"(b));     \
+#define LATENT_WGMMA_SS(N, SIZE, A, B, KEEP)                                                       \
+  template <class T>                                                                               \
+  __device__ inline void wgmma_wide_ss(float(&d)[SIZE], uint64_t a, uint64_t b, bool accumulate) { \
+    if constexpr (std::is_same_v<T, __half>)                                                       \
+      LATENT_WGMMA(N, SIZE, "f16", A ", " B ", keep, 1, 1, 0, 0", KEEP, "l"(a), "l"(b));           \
+    else                                                                                           \
+      LATENT_WGMMA(N, SIZE, "bf16", A ", " B ", keep, 1, 1, 0, 0", KEEP, "l"(a), "l"(b));          \
   }
 LATENT_WGMMA_SS("64", 32, "%32", "%33", "%34")
 LATENT_WGMMA_SS("80", 40, "%40", "%41", "%42")
@@ -52,7 +52,8 @@ LATENT_WGMMA_SS("128", 64, "%64", "%65", "%66")
 // eight rows on; a[2], a[3] the same eight columns on. B [16, N] in shared memory, MN-major.
 #define LATENT_WGMMA_RS(N, SIZE, A, B, KEEP)                                                                \
   template <class T>                                                                                        \
-  __device__ inline void wgmma_rs(float(&d)[SIZE], const uint32_t(&a)[4], uint64_t b, bool accumulate) {    \
+  __device__ inline void wgmma_wide_rs(float(&d)[SIZE], const uint32_t(&a)[4], uint64_t b,                  \
+                                       bool accumulate) {                                                   \
     if constexpr (std::is_same_v<T, __half>)                                                                \
       LATENT_WGMMA(N, SIZE, "f16", "{" A "}, " B ", keep, 1, 1, 1", KEEP, "r"(a[0]), "r"(a[1]), "r"(a[2]),  \
                    "r"(a[3]), "l"(b));                                                                      \

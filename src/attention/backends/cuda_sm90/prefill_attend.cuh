@@ -20,8 +20,8 @@ __device__ void PrefillCta<T, Config>::start_scores(float (&s)[Config::kScores])
 #pragma unroll
   for (int k = 0; k < kSteps; ++k) {
     const int panel = k / kStepsPerPanel, bytes = k % kStepsPerPanel * 32;
-    ptx::wgmma_ss<T>(s, ptx::advance(query, panel * Config::kQueryPanelBytes + bytes),
-                     ptx::advance(keys, panel * Config::kKeyPanelBytes + bytes), k > 0);
+    ptx::wgmma_wide_ss<T>(s, ptx::advance(query, panel * Config::kQueryPanelBytes + bytes),
+                          ptx::advance(keys, panel * Config::kKeyPanelBytes + bytes), k > 0);
   }
   ptx::wgmma_commit();
 }
@@ -36,7 +36,7 @@ __device__ void PrefillCta<T, Config>::start_values(const uint32_t (&weights)[Co
   for (int k = 0; k < Config::kKeys / 16; ++k)
 #pragma unroll
     for (int part = 0; part < Config::kValueParts; ++part)
-      ptx::wgmma_rs<T>(
+      ptx::wgmma_wide_rs<T>(
           out_[part], weights[k],
           ptx::advance(values, part * kPanelsPerPart * Config::kKeyPanelBytes + k * 16 * Config::kRowBytes),
           accumulate || k > 0);

@@ -30,6 +30,15 @@ inline void tma_load_3d(void* shared, const CUtensorMap* map, int x, int y, int 
                         uint64_t) {
   emulator::load_box(shared, *map, x, y, z, barrier);
 }
+// Of the one kind of rank-4 map that our kernels make (prefill_maps.h): rows are described twice, with one
+// stride, so that w is where the map begins. A map's planes are its second coordinate.
+inline void tma_load_4d(void* shared, const CUtensorMap* map, int x, int y, int z, int w, uint64_t* barrier) {
+  if (w < 0 || z < 0 || z >= map->dims[1] || y < 0 || y >= map->dims[2])
+    emulator::fail("a box lies outside of its tensor");
+  CUtensorMap from_w = *map;
+  from_w.base += w * map->strides[0];
+  emulator::load_box(shared, from_w, x, z, y, barrier);
+}
 inline void prefetch_box(const CUtensorMap*, int, int, int) {}
 inline void fence_async_shared() {}
 

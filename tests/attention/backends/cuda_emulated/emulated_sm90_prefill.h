@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The prefill kernels of cuda_sm90 on the emulator of tests/gpu_emulator, as a backend that reads host
+// memory.
+#pragma once
+
+#include <memory>
+
+#include "attention/prefill.h"
+
+namespace latent::testing {
+
+struct PrefillEmulation {
+  int ctas = 3;
+  int ctas_at_once = 0;        // 0: all
+  int section_keys = 1 << 20;  // keys of all heads of a section
+  bool lazy = true;
+  uint64_t seed = 1;
+};
+
+// Serves 192/128 and 256/256 in bf16 and f16. run() CHECKs that the kernel ends and leaves its counter zero.
+std::unique_ptr<attention::PrefillBackend> make_emulated_sm90_prefill(const PrefillEmulation& emulation);
+
+}  // namespace latent::testing
