@@ -117,6 +117,24 @@ TEST_P(EmulatedSm90, reads_caches_of_codes) {
     }
 }
 
+// With few keys it shows by which sum of the weights outputs are divided.
+TEST_P(EmulatedSm90, divides_by_the_sum_of_the_rounded_weights) {
+  Case c{.attrs = {.form = ops::AttentionForm::kAbsorbed,
+                   .num_heads = 16,
+                   .kv_rank = 256,
+                   .rope_dim = 32,
+                   .nope_dim = 2,
+                   .v_dim = 1,
+                   .page_tokens = 64,
+                   .softmax_scale = 0.1f}};
+  for (int i = 0; i < 24; ++i) c.requests.push_back({.q_len = 1, .kv_len = 2 + i % 3});
+  c.logit_scale = 2;
+  c.seed = test_seed(1);
+  const Inputs in(c);
+  const auto backend = make_emulated_sm90({.rows = GetParam(), .parts = 2});
+  EXPECT_TRUE(is_right(conformance::run(*backend, in, {}), find_truth(in, weight_roundoff(*backend, c)), in));
+}
+
 INSTANTIATE_TEST_SUITE_P(Rows, EmulatedSm90, ::testing::Values(16, 32));
 
 }  // namespace
