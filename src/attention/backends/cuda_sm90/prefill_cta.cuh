@@ -86,8 +86,8 @@ class PrefillCta {
       const int drawn = __shfl_sync(0xFFFFFFFFu, next, 0);
       PrefillItem item{};
       const bool found = items.find(drawn, &item);
-      ptx::mbarrier_wait(&small_.item_empty[slot.slot], slot.phase ^ 1);
-      if (lane_ == 0) {
+      if (lane_ == 0) {  // alone: a lane that waited late would find the phase after next
+        ptx::mbarrier_wait(&small_.item_empty[slot.slot], slot.phase ^ 1);
         small_.item[slot.slot] = item;  // without rows: the end
         ptx::mbarrier_arrive(&small_.item_full[slot.slot]);
       }
