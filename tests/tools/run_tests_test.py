@@ -89,6 +89,12 @@ class RunTests(TreeTest):
         tests = [{"name": "a", "command": [str(self.root / "gone_tests")], "properties": {}}]
         self.assertEqual(self.run_listed(tests)[2], "0 1 0")
 
+    def test_a_filter_of_cases_leaves_scripts_out_but_not_what_is_not_built(self):
+        tests = [{"name": "a", "properties": {}}, {"name": "b", "command": ["/bin/false"], "properties": {}}]
+        self.assertEqual(self.run_listed(tests, "--filter=-A.*")[2], "0 1 0")
+        (self.root / "totals").unlink()
+        self.assertEqual(self.run_listed(tests, "--filter=-A.*", "--only", "c")[2], "0 0 0")
+
     @unittest.skipIf(shutil.which("sleep") is None, "no sleep")
     def test_a_test_that_hangs_is_ended(self):
         tests = [{"name": "a", "command": [shutil.which("sleep"), "600"], "properties": {"TIMEOUT": 0}}]
