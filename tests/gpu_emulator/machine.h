@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -105,6 +106,9 @@ void yield();
 // gets its out.
 uint64_t with_warp(const char* name, const void* in, void (*compute)(Warp&));
 
+// Work of no thread, done at any time before this CTA ends.
+void do_later(std::function<void()> work);
+
 void fail(const std::string& why);
 int64_t clock();
 
@@ -126,6 +130,13 @@ void load_box(void* shared, const TensorMap& map, int x, int y, int z, void* bar
 void issue(const Product& product);
 void commit();
 void wait_for_products(size_t most_pending);
+
+// Byte `offset` from `base` under the 128-byte swizzle, which acts on addresses: `zero` is address 0 of the
+// CTA's.
+inline unsigned char* swizzled(unsigned char* base, unsigned char* zero, int64_t offset) {
+  const auto address = static_cast<uint64_t>(base - zero + offset);
+  return zero + (address ^ (address >> 7 & 7) << 4);
+}
 
 // Addresses in shared memory as instructions have them; never 0.
 uint32_t to_address(const void* shared);
