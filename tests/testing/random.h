@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <random>
 #include <vector>
 
@@ -51,6 +52,12 @@ class Random {
   uint64_t seed_;
   std::mt19937_64 engine_;
 };
+
+// One of the values, each as likely.
+template <class T>
+T one_of(Random& random, std::initializer_list<T> values) {
+  return values.begin()[random.integer(0, static_cast<int64_t>(values.size()) - 1)];
+}
 
 // A weight that owns its memory, drawn from a distribution whose scale keeps the outputs of order one
 // (1 / sqrt(cols)). f8_e4m3 gets random block scales within a factor of four of each other.

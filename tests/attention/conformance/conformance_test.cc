@@ -21,6 +21,7 @@ namespace latent::conformance {
 namespace {
 
 using ops::AttentionForm;
+using testing::one_of;
 using testing::Random;
 using testing::same_bits;
 using testing::test_seed;
@@ -101,11 +102,6 @@ class Conformance : public ::testing::TestWithParam<std::string> {
   const attention::Backend* backend_ = nullptr;
   bool on_device_ = false;
 };
-
-template <class T>
-T one_of(Random& random, std::initializer_list<T> values) {
-  return values.begin()[random.integer(0, static_cast<int64_t>(values.size()) - 1)];
-}
 
 // A quantised cache: one scale, or one a block of 128 columns, which fits some latents.
 void store_as_codes(Random& random, std::initializer_list<int> whole_blocks, Case* c) {

@@ -258,12 +258,14 @@ double weight_roundoff(const attention::Backend& backend, const Case& c) {
          << to_string(in.problem) << ": " << message << ", " << worst << " times the bound";
 }
 
-double frobenius_error(const Outputs& got, const Truth& truth) {
+double frobenius_error(const Outputs& got, const Truth& truth) { return frobenius_error(got.out, truth.out); }
+
+double frobenius_error(const Tensor& got, std::span<const double> truth) {
   double error = 0, norm = 0;
-  for (size_t i = 0; i < truth.out.size(); ++i) {
-    const double g = element_to_float(got.out.view().raw(), got.out.dtype(), static_cast<int64_t>(i));
-    error += std::pow(g - truth.out[i], 2);
-    norm += std::pow(truth.out[i], 2);
+  for (size_t i = 0; i < truth.size(); ++i) {
+    const double g = element_to_float(got.view().raw(), got.dtype(), static_cast<int64_t>(i));
+    error += std::pow(g - truth[i], 2);
+    norm += std::pow(truth[i], 2);
   }
   return norm == 0 ? std::sqrt(error) : std::sqrt(error / norm);
 }

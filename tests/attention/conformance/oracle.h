@@ -18,6 +18,7 @@
 
 #include <gtest/gtest.h>
 
+#include <span>
 #include <vector>
 
 #include "attention/conformance/problem.h"
@@ -41,5 +42,7 @@ double weight_roundoff(const attention::Backend& backend, const Case& c);
 
 // ||got - truth|| / ||truth|| over the live rows.
 double frobenius_error(const Outputs& got, const Truth& truth);
+// The same of any outputs whose first rows are the live ones.
+double frobenius_error(const Tensor& got, std::span<const double> truth);
 
 }  // namespace latent::conformance

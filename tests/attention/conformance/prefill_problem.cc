@@ -11,6 +11,7 @@
 #ifdef LATENT_CUDA
 #include "attention/backends/cuda/device_copies.h"
 #endif
+#include "attention/conformance/oracle.h"
 #include "base/check.h"
 #include "tensor/convert.h"
 #include "tensor/float_types.h"
@@ -328,13 +329,7 @@ double weight_roundoff(const attention::PrefillBackend& backend, const PrefillCa
 }
 
 double frobenius_error(const PrefillOutputs& got, const PrefillTruth& truth) {
-  double error = 0, norm = 0;
-  for (size_t i = 0; i < truth.out.size(); ++i) {
-    const double g = element_to_float(got.out.view().raw(), got.out.dtype(), static_cast<int64_t>(i));
-    error += std::pow(g - truth.out[i], 2);
-    norm += std::pow(truth.out[i], 2);
-  }
-  return norm == 0 ? std::sqrt(error) : std::sqrt(error / norm);
+  return frobenius_error(got.out, truth.out);
 }
 
 }  // namespace latent::conformance

@@ -21,6 +21,7 @@
 namespace latent::conformance {
 namespace {
 
+using testing::one_of;
 using testing::Random;
 using testing::same_bits;
 using testing::test_seed;
@@ -37,11 +38,6 @@ ops::PrefillAttentionAttrs attrs(int heads, const Widths& w, bool causal = true)
           .v_dim = w.v,
           .softmax_scale = 0.1147214f,
           .causal = causal};
-}
-
-template <class T>
-T one_of(Random& random, std::initializer_list<T> values) {
-  return values.begin()[random.integer(0, static_cast<int64_t>(values.size()) - 1)];
 }
 
 class PrefillConformance : public ::testing::TestWithParam<std::string> {

@@ -17,11 +17,6 @@ using conformance::PrefillInputs;
 using conformance::PrefillLayout;
 using conformance::PrefillOutputs;
 
-template <class T>
-T one_of(Random& random, std::initializer_list<T> values) {
-  return values.begin()[random.integer(0, static_cast<int64_t>(values.size()) - 1)];
-}
-
 PrefillCase random_case(Random& random) {
   PrefillCase c;
   c.seed = random.seed();

@@ -21,11 +21,6 @@ using conformance::Inputs;
 using conformance::Layout;
 using conformance::Outputs;
 
-template <class T>
-T one_of(Random& random, std::initializer_list<T> values) {
-  return values.begin()[random.integer(0, static_cast<int64_t>(values.size()) - 1)];
-}
-
 Case random_case(Random& random) {
   Case c;
   c.seed = random.seed();
