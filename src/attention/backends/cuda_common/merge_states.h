@@ -6,7 +6,7 @@
 namespace latent::attention::cuda {
 
 // attention::merge_states on device memory: enqueued on `stream`, a cudaStream_t. CHECKs that rows are whole
-// and start at multiples of 16 bytes.
+// and start and end at multiples of four columns.
 void merge_states(const ops::MergeStatesParams& params, void* stream);
 
 }  // namespace latent::attention::cuda
