@@ -327,6 +327,14 @@ __device__ inline void wgmma_rs(float (&d)[16], const uint32_t (&a)[4], uint64_t
 #undef LATENT_WGMMA_N16
 #undef LATENT_WGMMA_N32
 
+// Stores four 8x8 matrices of 16-bit elements: lane i gives the address of row i % 8 of matrix i / 8; a
+// register holds what mma's accumulators hold, packed in twos.
+__device__ inline void stmatrix_x4(void* row, const uint32_t (&r)[4]) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared_address(row)),
+               "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3])
+               : "memory");
+}
+
 // Stores four 8x8 matrices of 16-bit elements transposed: lane i gives the address of what becomes row i % 8
 // of matrix i / 8; a register holds what mma's accumulators hold, packed in twos.
 __device__ inline void stmatrix_x4_trans(void* row, const uint32_t (&r)[4]) {

@@ -24,10 +24,12 @@ constexpr int kTileTokens = 64;
 // The smallest row tile that holds the longest request's rows, else the largest.
 const Sm90Instance* pick_instance(const MlaDesc& desc, int num_rows) {
   const Sm90Instance* best = nullptr;
-  for (const int rows : {16, 32}) {
-    best = cuda::find_sm90_instance(desc.q_dtype, desc.cache_dtype, desc.attrs.kv_rank, desc.attrs.rope_dim,
-                                    rows);
-    if (best == nullptr || rows >= num_rows) break;
+  for (const int rows : {16, 32, 64}) {
+    const Sm90Instance* found = cuda::find_sm90_instance(desc.q_dtype, desc.cache_dtype, desc.attrs.kv_rank,
+                                                         desc.attrs.rope_dim, rows);
+    if (found == nullptr) break;
+    best = found;
+    if (rows >= num_rows) break;
   }
   return best;
 }

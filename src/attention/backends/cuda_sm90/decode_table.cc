@@ -10,24 +10,31 @@ namespace latent::attention::cuda {
 
 template <class T, int kRank, int kRope, Codes kCodes>
 const Sm90Instance* sm90_instance(int rows);
+template <class T, int kRank, int kRope>
+const Sm90Instance* wide_instance();
 
 namespace {
 
+template <class T, int kRank, int kRope>
+const Sm90Instance* find_rows(int rows) {
+  return rows == 64 ? wide_instance<T, kRank, kRope>() : sm90_instance<T, kRank, kRope, Codes::kNone>(rows);
+}
+
 template <class T>
-const Sm90Instance* find_wide(int kv_rank, int rope_dim, int rows) {
+const Sm90Instance* find_plain(int kv_rank, int rope_dim, int rows) {
   switch (kv_rank * 1000 + rope_dim) {
     case 512064:
-      return sm90_instance<T, 512, 64, Codes::kNone>(rows);
+      return find_rows<T, 512, 64>(rows);
     case 512032:
-      return sm90_instance<T, 512, 32, Codes::kNone>(rows);
+      return find_rows<T, 512, 32>(rows);
     case 512000:
-      return sm90_instance<T, 512, 0, Codes::kNone>(rows);
+      return find_rows<T, 512, 0>(rows);
     case 256064:
-      return sm90_instance<T, 256, 64, Codes::kNone>(rows);
+      return find_rows<T, 256, 64>(rows);
     case 256032:
-      return sm90_instance<T, 256, 32, Codes::kNone>(rows);
+      return find_rows<T, 256, 32>(rows);
     case 256000:
-      return sm90_instance<T, 256, 0, Codes::kNone>(rows);
+      return find_rows<T, 256, 0>(rows);
     default:
       return nullptr;
   }
@@ -35,7 +42,7 @@ const Sm90Instance* find_wide(int kv_rank, int rope_dim, int rows) {
 
 template <class T>
 const Sm90Instance* find_of_type(DType q_dtype, DType cache_dtype, int kv_rank, int rope_dim, int rows) {
-  if (cache_dtype == q_dtype) return find_wide<T>(kv_rank, rope_dim, rows);
+  if (cache_dtype == q_dtype) return find_plain<T>(kv_rank, rope_dim, rows);
   if (cache_dtype == DType::kF8E4M3 && kv_rank == 512 && rope_dim == 64)
     return sm90_instance<T, 512, 64, Codes::kOneScale>(rows);
   return nullptr;

@@ -7,6 +7,8 @@
 #include "attention/backends/cuda_sm90/narrow_attend.cuh"
 #include "attention/backends/cuda_sm90/narrow_codes.cuh"
 #include "attention/backends/cuda_sm90/narrow_merge.cuh"
+#include "attention/backends/cuda_sm90/wide_attend.cuh"
+#include "attention/backends/cuda_sm90/wide_merge.cuh"
 #include "attention/desc.h"
 #include "base/check.h"
 #include "base/math.h"
@@ -22,6 +24,8 @@ using attention::cuda::DecodeParams;
 using attention::cuda::NarrowConfig;
 using attention::cuda::NarrowCta;
 using attention::cuda::PartitionRule;
+using attention::cuda::WideConfig;
+using attention::cuda::WideCta;
 
 constexpr PartitionRule kRule = {
     .tile_tokens = 64, .fixed_tiles = 1, .least_tiles = 1, .least_stretch = 1, .slack_tiles = 1};
@@ -43,6 +47,10 @@ std::string run_dims(const DecodeParams& params, const CUtensorMap& map, const E
   using T = __nv_bfloat16;
   using Rows16 = NarrowConfig<T, kRank, kRope, 16, kCodes>;
   using Rows32 = NarrowConfig<T, kRank, kRope, 32, kCodes>;
+  if constexpr (kCodes == Codes::kNone) {
+    using Rows64 = WideConfig<T, kRank, kRope>;
+    if (e.rows == 64) return run_kernel<WideCta<T, Rows64>, Rows64>(params, map, e);
+  }
   return e.rows == 16 ? run_kernel<NarrowCta<T, Rows16>, Rows16>(params, map, e)
                       : run_kernel<NarrowCta<T, Rows32>, Rows32>(params, map, e);
 }

@@ -9,7 +9,7 @@
 namespace latent::testing {
 
 struct Emulation {
-  int rows = 16;         // of a row tile: 16 or 32
+  int rows = 16;         // of a row tile: 16, 32 or 64
   int parts = 4;         // that share the keys, for each row tile
   int ctas_at_once = 0;  // 0: all
   bool lazy = true;

@@ -21,12 +21,12 @@ using conformance::Inputs;
 using conformance::Layout;
 using conformance::Outputs;
 
-Case random_case(Random& random) {
+Case random_case(Random& random, int rows) {
   Case c;
   c.seed = random.seed();
   const int rank = one_of(random, {256, 256, 512});
   c.attrs = {.form = ops::AttentionForm::kAbsorbed,
-             .num_heads = one_of(random, {1, 3, 16, 20}),
+             .num_heads = rows == 64 ? one_of(random, {16, 40, 64, 128}) : one_of(random, {1, 3, 16, 20}),
              .kv_rank = rank,
              .rope_dim = rank == 512 ? 64 : one_of(random, {0, 32}),
              .nope_dim = 2,
@@ -74,7 +74,7 @@ class EmulatedSm90 : public ::testing::TestWithParam<int> {
 TEST_P(EmulatedSm90, is_right_under_every_schedule_and_gives_the_same_bits) {
   for (int i = 0; i < num_cases(); ++i) {
     Random random(test_seed(static_cast<uint64_t>(i)));
-    const Case c = random_case(random);
+    const Case c = random_case(random, GetParam());
     const Inputs in(c);
     Emulation e{.rows = GetParam(), .parts = static_cast<int>(random.integer(1, 7)), .seed = random.seed()};
     SCOPED_TRACE(to_string(c) + " parts " + std::to_string(e.parts));
@@ -93,10 +93,11 @@ TEST_P(EmulatedSm90, is_right_under_every_schedule_and_gives_the_same_bits) {
 
 // contract: C2 C3
 TEST_P(EmulatedSm90, reads_caches_of_codes) {
+  if (GetParam() == 64) GTEST_SKIP() << "the wide kernel has no form for codes";
   for (int i = 0; i < std::max(1, num_cases() / 4); ++i)
     for (const DType cache : {DType::kF8E4M3, DType::kU8}) {
       Random random(test_seed(100 + static_cast<uint64_t>(i)));
-      Case c = random_case(random);
+      Case c = random_case(random, GetParam());
       c.attrs.kv_rank = 512;
       c.attrs.rope_dim = 64;
       c.cache_dtype = cache;
@@ -130,7 +131,7 @@ TEST_P(EmulatedSm90, divides_by_the_sum_of_the_rounded_weights) {
   EXPECT_TRUE(is_right(conformance::run(*backend, in, {}), find_truth(in, weight_roundoff(*backend, c)), in));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, EmulatedSm90, ::testing::Values(16, 32));
+INSTANTIATE_TEST_SUITE_P(Rows, EmulatedSm90, ::testing::Values(16, 32, 64));
 
 }  // namespace
 }  // namespace latent::testing

@@ -90,7 +90,8 @@ void wgmma_ss(float (&d)[kCount], uint64_t a, uint64_t b, bool accumulate) {
 }
 
 template <class T, int kCount>
-void wgmma_rs(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b, bool accumulate) {
+requires(kCount <= 16) void wgmma_rs(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b,
+                                     bool accumulate) {
   emulator::issue({.d = d,
                    .columns = kCount * 2,
                    .accumulate = accumulate,

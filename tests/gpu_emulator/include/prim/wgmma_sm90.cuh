@@ -28,4 +28,15 @@ void wgmma_wide_rs(float (&d)[kCount], const uint32_t (&a)[4], uint64_t b, bool 
                    .a_registers = {a[0], a[1], a[2], a[3]}});
 }
 
+template <class T, int kCount>
+void wgmma_wide_ss_mn(float (&d)[kCount], uint64_t a, uint64_t b, bool accumulate) {
+  emulator::issue({.d = d,
+                   .columns = kCount * 2,
+                   .accumulate = accumulate,
+                   .half = std::is_same_v<T, __half>,
+                   .b_transposed = true,
+                   .a = a,
+                   .b = b});
+}
+
 }  // namespace latent::ptx

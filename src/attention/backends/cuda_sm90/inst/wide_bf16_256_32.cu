@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/backends/cuda_sm90/wide_launch.cuh"
+
+namespace latent::attention::cuda {
+template const Sm90Instance* wide_instance<__nv_bfloat16, 256, 32>();
+}  // namespace latent::attention::cuda

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wide decode kernel's end of a stretch: outputs become rows, or pieces of a request that several CTAs
+// share and then merge (cuda_common/piece_meeting.cuh).
+#pragma once
+
+#include <cmath>
+
+#include "attention/backends/cuda_common/piece_meeting.cuh"
+#include "attention/backends/cuda_sm90/wide_cta.cuh"
+
+namespace latent::attention::cuda {
+
+template <class T, class Config>
+__device__ Pieces WideCta<T, Config>::pieces_of_request(int tiles) const {
+  const Line line{
+      .total = small_.total, .parts = small_.parts, .fixed = small_.fixed, .even = FastDivisor(small_.even)};
+  return find_pieces(line, seq_ == small_.begin.seq ? small_.begin.first : small_.end.first, tiles, rule_);
+}
+
+template <class T, class Config>
+__device__ void WideCta<T, Config>::serve() {
+  walk([&](int first, int last, int tiles) {
+    attend(first, last);
+    normalise();
+    if (first == 0 && last == tiles)
+      write_rows();
+    else
+      finish_piece(pieces_of_request(tiles));
+  });
+}
+
+// Divides by the sum of the weights as the products saw them.
+template <class T, class Config>
+__device__ void WideCta<T, Config>::normalise() {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    sum_[h] += __shfl_xor_sync(0xFFFFFFFFu, sum_[h], 1);
+    sum_[h] += __shfl_xor_sync(0xFFFFFFFFu, sum_[h], 2);
+    exact_[h] += __shfl_xor_sync(0xFFFFFFFFu, exact_[h], 1);
+    exact_[h] += __shfl_xor_sync(0xFFFFFFFFu, exact_[h], 2);
+    if (lane_ % 4 == 0) {
+      small_.sum[group()][local_row(h)] = sum_[h];
+      small_.exact[group()][local_row(h)] = exact_[h];
+    }
+  }
+  consumer_sync();  // sums: each group's to the other; both are done with weights and maxima
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int r = local_row(h);
+    const float sum = small_.sum[0][r] + small_.sum[1][r];
+    const float factor = sum > 0 ? 1.0f / sum : 0.0f;
+    const float base = max_[h] == -INFINITY ? 0.0f : max_[h];
+    state_[h] = {base + log2f(sum), base + log2f(small_.exact[0][r] + small_.exact[1][r])};
+#pragma unroll
+    for (int j = 0; j < Config::kOutputs / 4; ++j) {
+      out_[4 * j + 2 * h] *= factor;
+      out_[4 * j + 2 * h + 1] *= factor;
+    }
+  }
+  consumer_sync();  // the sums are read
+}
+
+template <class T, class Config>
+__device__ T* WideCta<T, Config>::out_row(int local) const {
+  return static_cast<T*>(p_.out) + (q_start_ + row(local) / p_.num_heads) * p_.out_token_stride +
+         row(local) % p_.num_heads * p_.out_head_stride;
+}
+
+template <class T, class Config>
+__device__ void WideCta<T, Config>::write_lse(int local, float lse) {
+  if (p_.lse == nullptr || row(local) >= num_rows_) return;
+  p_.lse[(q_start_ + row(local) / p_.num_heads) * p_.lse_token_stride +
+         row(local) % p_.num_heads * p_.lse_head_stride] = lse * kLn2;
+}
+
+// Of four lanes that hold two columns each of four blocks, lane k gets the eight columns of block k.
+__device__ inline uint4 gather_block(const uint32_t (&x)[4], int lane) {
+  const bool odd = lane & 1, upper = lane & 2;
+  const uint32_t a = __shfl_xor_sync(0xFFFFFFFFu, odd ? x[0] : x[1], 1);
+  const uint32_t b = __shfl_xor_sync(0xFFFFFFFFu, odd ? x[2] : x[3], 1);
+  const uint32_t low[2] = {odd ? a : x[0], odd ? x[1] : a}, high[2] = {odd ? b : x[2], odd ? x[3] : b};
+  const uint32_t c = __shfl_xor_sync(0xFFFFFFFFu, upper ? low[0] : high[0], 2);
+  const uint32_t d = __shfl_xor_sync(0xFFFFFFFFu, upper ? low[1] : high[1], 2);
+  return upper ? make_uint4(c, d, high[0], high[1]) : make_uint4(low[0], low[1], c, d);
+}
+
+template <class T, class Config>
+__device__ void WideCta<T, Config>::write_rows() {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int local = local_row(h);
+    const bool live = row(local) < num_rows_;
+    T* to =
+        live ? out_row(local) + group() * Config::kHalfBoxes * Config::kBoxColumns + lane_ % 4 * 8 : nullptr;
+#pragma unroll
+    for (int j = 0; j < Config::kOutputs / 4; j += 4) {
+      uint32_t x[4];
+#pragma unroll
+      for (int b = 0; b < 4; ++b) x[b] = pack<T>(out_[4 * (j + b) + 2 * h], out_[4 * (j + b) + 2 * h + 1]);
+      const uint4 block = gather_block(x, lane_);
+      if (live) *reinterpret_cast<uint4*>(to + j * 8) = block;
+    }
+    if (group() == 0 && lane_ % 4 == 0) write_lse(local, state_[h].exact);
+  }
+}
+
+// Leaves this CTA's piece and merges the shares that fall to it.
+template <class T, class Config>
+__device__ void WideCta<T, Config>::finish_piece(const Pieces& pieces) {
+  const int piece = part_ - pieces.first_part;
+  leave_piece(state_of(pieces, piece));
+  consumer_sync();  // the piece: all to the leader
+  // On a line the last piece is the beginning of a part that goes on.
+  const int helpers = small_.even > 0 ? pieces.count : pieces.count - 1;
+  const int shares = 1 << (31 - __clz(min(helpers, Config::kQuads / Config::kConsumers)));
+  int32_t* counter = p_.arrived + state_of(pieces, 0);
+  Meeting meeting{};
+  if (threadIdx.x == 0) {
+    meeting = meet_pieces(counter, piece, pieces.count, shares, Config::kPatience);
+    small_.first_share = meeting.first_share;
+    small_.end_share = meeting.end_share;
+  }
+  consumer_sync();  // what the leader saw: to all
+  for (int share = small_.first_share; share < small_.end_share; ++share) merge_share(pieces, share, shares);
+  if (threadIdx.x == 0) leave_meeting(counter, meeting, pieces.count, shares);
+}
+
+// Quads: the accumulators 4j .. 4j + 3 of a thread, [group][j][thread of the group].
+template <class T, class Config>
+__device__ void WideCta<T, Config>::leave_piece(int64_t state) {
+  float4* to = reinterpret_cast<float4*>(p_.partial_out) + state * Config::kQuads +
+               group() * (Config::kQuads / 2) + threadIdx.x % Config::kGroupThreads;
+#pragma unroll
+  for (int j = 0; j < Config::kOutputs / 4; ++j)
+    __stcg(to + j * Config::kGroupThreads,
+           make_float4(out_[4 * j], out_[4 * j + 1], out_[4 * j + 2], out_[4 * j + 3]));
+  if (group() == 1 || lane_ % 4 != 0) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+    __stcg(partial_state(state) + local_row(h), make_float2(state_[h].rounded, state_[h].exact));
+}
+
+template <class T, class Config>
+__device__ void WideCta<T, Config>::merge_share(const Pieces& pieces, int share, int shares) {
+  weigh_rows(pieces);
+  if (share == 0 && threadIdx.x < Config::kRows) write_lse(threadIdx.x, small_.exact[0][threadIdx.x]);
+  const int quads = Config::kQuads / shares, first = share * quads;
+  if (shares <= 4)
+    combine<8, 2>(pieces, first, quads);
+  else
+    combine<1, 16>(pieces, first, quads);
+}
+
+// Bases and factors of the pieces' weights, row by row, and the LSE of their union. Total: empty with empty
+// is empty.
+template <class T, class Config>
+__device__ void WideCta<T, Config>::weigh_rows(const Pieces& pieces) {
+  for (int r = warp_; r < Config::kRows; r += Config::kConsumers / 32) {
+    float largest = -INFINITY;
+    for (int s = lane_; s < pieces.count; s += 32)
+      largest = fmaxf(largest, __ldcg(partial_state(state_of(pieces, s)) + r).x);
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, d));
+    const float base = largest == -INFINITY ? 0.0f : largest;
+    float rounded = 0, exact = 0;
+    for (int s = lane_; s < pieces.count; s += 32) {
+      const float2 state = __ldcg(partial_state(state_of(pieces, s)) + r);
+      rounded += exp2f(state.x - base);
+      exact += exp2f(state.y - base);
+    }
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+      rounded += __shfl_xor_sync(0xFFFFFFFFu, rounded, d);
+      exact += __shfl_xor_sync(0xFFFFFFFFu, exact, d);
+    }
+    if (lane_ > 0) continue;
+    small_.max[0][r] = base;
+    small_.sum[0][r] = rounded > 0 ? 1.0f / rounded : 0.0f;
+    small_.exact[0][r] = base + log2f(exact);
+  }
+  consumer_sync();  // bases and factors: all to all
+}
+
+// Weights of pieces `first` and following, [piece][row], where a tile's were.
+template <class T, class Config>
+__device__ void WideCta<T, Config>::weigh_pieces(const Pieces& pieces, int first) {
+  float* weights = reinterpret_cast<float*>(weights_);
+  consumer_sync();  // those of before are read
+  for (int i = threadIdx.x; i < Config::kPiecesAtOnce * Config::kRows; i += Config::kConsumers) {
+    const int s = first + i / Config::kRows, r = i % Config::kRows;
+    weights[i] =
+        s < pieces.count
+            ? exp2f(__ldcg(partial_state(state_of(pieces, s)) + r).x - small_.max[0][r]) * small_.sum[0][r]
+            : 0.0f;
+  }
+  consumer_sync();  // weights: all to all
+}
+
+// Quads first_quad and following of the request, in the order of the pieces.
+template <class T, class Config>
+template <int kPlaces, int kRun>
+__device__ void WideCta<T, Config>::combine(const Pieces& pieces, int first_quad, int quads) {
+  static_assert(Config::kPiecesAtOnce % kRun == 0);
+  const float* weights = reinterpret_cast<const float*>(weights_);
+  const int local =
+      threadIdx.x % Config::kGroupThreads / 32 * 16 + lane_ / 4;  // of every quad of this thread
+#pragma unroll 1
+  for (int at = 0; at < quads; at += kPlaces * Config::kConsumers) {
+    const int quad = first_quad + at + static_cast<int>(threadIdx.x), end = first_quad + quads;
+    float4 sum[kPlaces] = {};
+#pragma unroll 1
+    for (int s = 0; s < pieces.count; s += kRun) {
+      if (s % Config::kPiecesAtOnce == 0) weigh_pieces(pieces, s);
+      float4 x[kRun][kPlaces];
+#pragma unroll
+      for (int d = 0; d < kRun; ++d) {
+        const float4* from = reinterpret_cast<const float4*>(p_.partial_out) +
+                             state_of(pieces, min(s + d, pieces.count - 1)) * Config::kQuads;
+#pragma unroll
+        for (int q = 0; q < kPlaces; ++q)
+          x[d][q] = __ldcg(from + min(quad + q * Config::kConsumers, end - 1));
+      }
+#pragma unroll
+      for (int d = 0; d < kRun; ++d) {
+        const float* w = weights + (s + d) % Config::kPiecesAtOnce * Config::kRows + local;
+#pragma unroll
+        for (int q = 0; q < kPlaces; ++q) {
+          sum[q].x = fmaf(x[d][q].x, w[0], sum[q].x);
+          sum[q].y = fmaf(x[d][q].y, w[0], sum[q].y);
+          sum[q].z = fmaf(x[d][q].z, w[8], sum[q].z);
+          sum[q].w = fmaf(x[d][q].w, w[8], sum[q].w);
+        }
+      }
+    }
+#pragma unroll
+    for (int q = 0; q < kPlaces; ++q)
+      if (quad + q * Config::kConsumers < end) write_quad(quad + q * Config::kConsumers, sum[q]);
+  }
+  consumer_sync();  // weights, bases and factors are read
+}
+
+template <class T, class Config>
+__device__ void WideCta<T, Config>::write_quad(int quad, const float4& x) {
+  const int thread = quad % Config::kGroupThreads, column = quad / Config::kGroupThreads * 8 + thread % 4 * 2;
+  const int local = thread / 32 * 16 + thread % 32 / 4;
+  if (row(local) < num_rows_) *reinterpret_cast<uint32_t*>(out_row(local) + column) = pack<T>(x.x, x.y);
+  if (row(local + 8) < num_rows_)
+    *reinterpret_cast<uint32_t*>(out_row(local + 8) + column) = pack<T>(x.z, x.w);
+}
+
+}  // namespace latent::attention::cuda
