@@ -99,4 +99,10 @@ LATENT_WGMMA_RS("256", 128, "%128, %129, %130, %131", "%132", "%133")
 #undef LATENT_TEXT_40
 #undef LATENT_TEXT_32
 
+// Stores x, for the sake of the order alone: what comes after is not moved before x is there. The assembler
+// otherwise lifts a wait for products over arithmetic that was to run under them.
+__device__ inline void anchor(float* shared, float x) {
+  asm volatile("st.volatile.shared.f32 [%0], %1;" ::"r"(shared_address(shared)), "f"(x) : "memory");
+}
+
 }  // namespace latent::ptx

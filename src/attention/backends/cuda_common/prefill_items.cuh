@@ -76,7 +76,9 @@ class PrefillItems {
 
   __device__ void fill(int place, int source, PrefillItem* found) const {
     const int blocks = from(blocks_, source), q_len = from(q_len_, source), kv_len = from(kv_len_, source);
-    const int section = max(1, min(p_.num_heads, section_keys_ / max(kv_len, 1)));
+    const int most = max(1, min(p_.num_heads, section_keys_ / max(kv_len, 1)));
+    const int sections = (p_.num_heads + most - 1) / most;
+    const int section = (p_.num_heads + sections - 1) / sections;  // all of about one size
     const int first_head = place / (section * blocks) * section;
     const int heads = min(section, p_.num_heads - first_head);
     const int in_section = place % (section * blocks);

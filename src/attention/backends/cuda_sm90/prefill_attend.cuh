@@ -12,9 +12,9 @@ namespace latent::attention::cuda {
 inline constexpr float kMaxSlack = 8;
 
 template <class T, class Config>
-__device__ void PrefillCta<T, Config>::start_scores(float (&s)[Config::kScores]) {
+__device__ void PrefillCta<T, Config>::start_scores(Scores& s) {
   constexpr int kSteps = (Config::kNope + Config::kRope) / 16, kStepsPerPanel = Config::kPanelColumns / 16;
-  const uint64_t query = ptx::matrix_descriptor(query_ + group() * Config::kGroupRows * Config::kRowBytes);
+  const uint64_t query = ptx::matrix_descriptor(query_ + group() * Config::kQueryBytes);
   const uint64_t keys = ptx::matrix_descriptor(key_tile());
   ptx::wgmma_fence();
 #pragma unroll
@@ -27,8 +27,7 @@ __device__ void PrefillCta<T, Config>::start_scores(float (&s)[Config::kScores])
 }
 
 template <class T, class Config>
-__device__ void PrefillCta<T, Config>::start_values(const uint32_t (&weights)[Config::kKeys / 16][4],
-                                                    bool accumulate) {
+__device__ void PrefillCta<T, Config>::start_values(const Weights& weights, bool accumulate) {
   constexpr int kPanelsPerPart = Config::kValueColumns / Config::kPanelColumns;
   const uint64_t values = ptx::matrix_descriptor(value_tile(), 1024, Config::kKeyPanelBytes);
   ptx::wgmma_fence();
@@ -44,8 +43,7 @@ __device__ void PrefillCta<T, Config>::start_values(const uint32_t (&weights)[Co
 }
 
 template <class T, class Config>
-__device__ void PrefillCta<T, Config>::mask(float (&s)[Config::kScores], const PrefillItem& item,
-                                            int tile) const {
+__device__ void PrefillCta<T, Config>::mask(Scores& s, const PrefillItem& item, int tile) const {
   const int first = tile * Config::kKeys + lane_ % 4 * 2;
   const int limits[2] = {item.num_keys(first_row()) - first, item.num_keys(first_row() + 8) - first};
 #pragma unroll
@@ -56,7 +54,7 @@ __device__ void PrefillCta<T, Config>::mask(float (&s)[Config::kScores], const P
 // Scores become weights; running maxima and sums follow. `rescale` is what outputs so far are to be
 // multiplied by.
 template <class T, class Config>
-__device__ void PrefillCta<T, Config>::soften(float (&s)[Config::kScores], float (&rescale)[2]) {
+__device__ void PrefillCta<T, Config>::soften(Scores& s, float (&rescale)[2]) {
   const float scale = p_.softmax_scale * kLog2E;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -86,22 +84,64 @@ __device__ void PrefillCta<T, Config>::soften(float (&s)[Config::kScores], float
 }
 
 template <class T, class Config>
+__device__ void PrefillCta<T, Config>::round(const Scores& s, Weights& weights) {
+#pragma unroll
+  for (int i = 0; i < Config::kScores / 2; ++i) weights[i / 4][i % 4] = pack<T>(s[2 * i], s[2 * i + 1]);
+}
+
+template <class T, class Config>
+__device__ void PrefillCta<T, Config>::end_values() {
+  ptx::wgmma_wait<0>();
+#pragma unroll
+  for (int part = 0; part < Config::kValueParts; ++part) ptx::pin(out_[part]);
+  release(&small_.value_empty[value_.slot]);
+  value_.skip(1);
+}
+
+// Scores of this tile, outputs of the one before. Masking is a matter of the template: a branch between the
+// start of a product and the wait for it makes the compiler wait at the branch.
+template <class T, class Config>
+template <bool kMasked>
+__device__ void PrefillCta<T, Config>::step(const PrefillItem& item, int tile, Scores& s, Weights& weights) {
+  float rescale[2];
+  ptx::mbarrier_wait(&small_.key_full[key_.slot], key_.phase);
+  take_turn();
+  start_scores(s);
+  ptx::mbarrier_wait(&small_.value_full[value_.slot], value_.phase);
+  start_values(weights, tile > 1);
+  pass_turn();
+  ptx::wgmma_wait<1>();
+  ptx::pin(s);
+  release(&small_.key_empty[key_.slot]);
+  key_.skip(1);
+  if constexpr (kMasked) mask(s, item, tile);
+  soften(s, rescale);
+  ptx::pin(s);
+  ptx::anchor(&small_.anchor[threadIdx.x],
+              sum_[0] + sum_[1]);  // the wait comes after, not before, the softmax
+  end_values();
+  if (__any_sync(0xFFFFFFFFu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
+#pragma unroll
+    for (int part = 0; part < Config::kValueParts; ++part)
+#pragma unroll
+      for (int i = 0; i < Config::kOuts; ++i) out_[part][i] *= rescale[i / 2 % 2];
+  }
+  round(s, weights);
+}
+
+template <class T, class Config>
 __device__ void PrefillCta<T, Config>::attend(const PrefillItem& item, int tiles) {
   // Tiles from here on are not seen whole by every row of the group.
   const int first_masked = max(item.num_keys(group() * Config::kGroupRows), 0) / Config::kKeys;
-  const auto as_weights = [](const float(&s)[Config::kScores], uint32_t(&weights)[Config::kKeys / 16][4]) {
-#pragma unroll
-    for (int i = 0; i < Config::kScores / 2; ++i) weights[i / 4][i % 4] = pack<T>(s[2 * i], s[2 * i + 1]);
-  };
-  float s[Config::kScores], rescale[2];
-  uint32_t weights[Config::kKeys / 16][4];
+  Scores s;
+  Weights weights;
+  float rescale[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
     max_[h] = -INFINITY;
     sum_[h] = 0;
   }
-
-  ptx::mbarrier_wait(&small_.query_full, query_phase_);
+  ptx::mbarrier_wait(&small_.query_full[group()], query_phase_);
   query_phase_ ^= 1;
   ptx::mbarrier_wait(&small_.key_full[key_.slot], key_.phase);
   take_turn();
@@ -113,42 +153,15 @@ __device__ void PrefillCta<T, Config>::attend(const PrefillItem& item, int tiles
   key_.skip(1);
   if (first_masked == 0) mask(s, item, 0);
   soften(s, rescale);
-  as_weights(s, weights);
+  round(s, weights);
 
-  for (int tile = 1; tile < tiles; ++tile) {
-    ptx::mbarrier_wait(&small_.key_full[key_.slot], key_.phase);
-    take_turn();
-    start_scores(s);
-    ptx::mbarrier_wait(&small_.value_full[value_.slot], value_.phase);
-    start_values(weights, tile > 1);
-    pass_turn();
-    ptx::wgmma_wait<1>();
-    ptx::pin(s);
-    release(&small_.key_empty[key_.slot]);
-    key_.skip(1);
-    if (tile >= first_masked) mask(s, item, tile);
-    soften(s, rescale);
-    ptx::wgmma_wait<0>();
-#pragma unroll
-    for (int part = 0; part < Config::kValueParts; ++part) ptx::pin(out_[part]);
-    release(&small_.value_empty[value_.slot]);
-    value_.skip(1);
-    if (__any_sync(0xFFFFFFFFu, rescale[0] != 1.0f || rescale[1] != 1.0f)) {
-#pragma unroll
-      for (int part = 0; part < Config::kValueParts; ++part)
-#pragma unroll
-        for (int i = 0; i < Config::kOuts; ++i) out_[part][i] *= rescale[i / 2 % 2];
-    }
-    as_weights(s, weights);
-  }
-  release(&small_.query_empty);
+  int tile = 1;
+  for (; tile < min(first_masked, tiles); ++tile) step<false>(item, tile, s, weights);
+  for (; tile < tiles; ++tile) step<true>(item, tile, s, weights);
+  release(&small_.query_empty[group()]);
   ptx::mbarrier_wait(&small_.value_full[value_.slot], value_.phase);
   start_values(weights, tiles > 1);
-  ptx::wgmma_wait<0>();
-#pragma unroll
-  for (int part = 0; part < Config::kValueParts; ++part) ptx::pin(out_[part]);
-  release(&small_.value_empty[value_.slot]);
-  value_.skip(1);
+  end_values();
 }
 
 // Swaps registers among four neighbouring lanes: register i of lane q comes from register q of lane i.

@@ -31,9 +31,9 @@ struct PrefillConfig {
   static constexpr int kNopePanels = kNope / kPanelColumns;
   static constexpr int kQkPanels = kNopePanels + (kRope > 0 ? 1 : 0);
   static constexpr int kValuePanels = kValue / kPanelColumns;
-  static constexpr int kQueryPanelBytes = kRows * kRowBytes;
+  static constexpr int kQueryPanelBytes = kGroupRows * kRowBytes;
   static constexpr int kKeyPanelBytes = kKeys * kRowBytes;
-  static constexpr int kQueryBytes = kQkPanels * kQueryPanelBytes;
+  static constexpr int kQueryBytes = kQkPanels * kQueryPanelBytes;  // of a group
   static constexpr int kKeyBytes = kQkPanels * kKeyPanelBytes;
   static constexpr int kValueBytes = kValuePanels * kKeyPanelBytes;
   static constexpr int kStages = 2;  // tiles of keys, and of values, in shared memory
@@ -51,14 +51,15 @@ struct PrefillConfig {
   static constexpr int kItemSlots = 2;
 
   struct Small {
-    uint64_t query_full, query_empty;
+    uint64_t query_full[kGroups], query_empty[kGroups];  // each group's rows apart
     uint64_t key_full[kStages], key_empty[kStages];
     uint64_t value_full[kStages], value_empty[kStages];
     uint64_t item_full[kItemSlots], item_empty[kItemSlots];
     PrefillItem item[kItemSlots];
+    float anchor[kConsumers];  // written, never read
   };
   static constexpr int kSharedBytes =
-      1024 + kQueryBytes + kStages * (kKeyBytes + kValueBytes) + static_cast<int>(sizeof(Small));
+      1024 + kGroups * kQueryBytes + kStages * (kKeyBytes + kValueBytes) + static_cast<int>(sizeof(Small));
   static_assert(kSharedBytes <= 227 * 1024);
 };
 

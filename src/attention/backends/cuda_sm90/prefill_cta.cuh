@@ -36,7 +36,7 @@ class PrefillCta {
       : p_(params),
         maps_(maps),
         query_(memory),
-        keys_(query_ + Config::kQueryBytes),
+        keys_(query_ + Config::kGroups * Config::kQueryBytes),
         values_(keys_ + Config::kStages * Config::kKeyBytes),
         small_(*reinterpret_cast<Small*>(values_ + Config::kStages * Config::kValueBytes)),
         warp_(__shfl_sync(0xFFFFFFFFu, static_cast<int>(threadIdx.x / 32), 0)),
@@ -59,17 +59,14 @@ class PrefillCta {
 
  private:
   __device__ void set_up_barriers() {
-    constexpr int kWarps = Config::kConsumers / 32;
-    const auto set_up = [](uint64_t* full, uint64_t* empty, int count) {
-      for (int i = 0; i < count; ++i) {
-        ptx::mbarrier_init(full + i, 1);
-        ptx::mbarrier_init(empty + i, kWarps);
-      }
+    const auto set_up = [](auto& full, auto& empty, int readers) {
+      for (uint64_t& barrier : full) ptx::mbarrier_init(&barrier, 1);
+      for (uint64_t& barrier : empty) ptx::mbarrier_init(&barrier, readers / 32);
     };
-    set_up(&small_.query_full, &small_.query_empty, 1);
-    set_up(small_.key_full, small_.key_empty, Config::kStages);
-    set_up(small_.value_full, small_.value_empty, Config::kStages);
-    set_up(small_.item_full, small_.item_empty, Config::kItemSlots);
+    set_up(small_.query_full, small_.query_empty, Config::kGroupThreads);
+    set_up(small_.key_full, small_.key_empty, Config::kConsumers);
+    set_up(small_.value_full, small_.value_empty, Config::kConsumers);
+    set_up(small_.item_full, small_.item_empty, Config::kConsumers);
     ptx::fence_mbarrier_init();
   }
 
@@ -96,8 +93,8 @@ class PrefillCta {
         if (lane_ == 0 && drawn == items.num_items() + static_cast<int>(gridDim.x) - 1) *p_.next_item = 0;
         return;
       }
-      next = draw();  // answered while the tiles below are fed
-      if (lane_ == 0) feed_item(item);
+      next = draw();                                      // answered while the tiles below are fed
+      if (lane_ == 0) feed_item(small_.item[slot.slot]);  // from there: registers are few here
       __syncwarp();
     }
   }
@@ -129,16 +126,22 @@ class PrefillCta {
                        row - y + kRows, full);
   }
 
+  // Each group's rows as soon as it has done with those before.
   __device__ void feed_query(const PrefillItem& item) {
-    ptx::mbarrier_wait(&small_.query_empty, query_phase_ ^ 1);
+    for (int group = 0; group < Config::kGroups; ++group) {
+      ptx::mbarrier_wait(&small_.query_empty[group], query_phase_ ^ 1);
+      uint64_t* full = &small_.query_full[group];
+      ptx::mbarrier_arrive_expect(full, Config::kQueryBytes);
+      unsigned char* to = query_ + group * Config::kQueryBytes;
+      // A group without rows gets the item's last one, which it does not write: no copy is without a row.
+      const int first = min(group * Config::kGroupRows, item.rows - 1);
+      const int row = item.q_row + first, live = item.rows - first;
+      feed_panels<Config::kGroupRows, Config::kNopePanels>(to, maps_.q_nope, item.head, row, live, full);
+      if constexpr (Config::kRope > 0)
+        feed_panels<Config::kGroupRows, 1>(to + Config::kNopePanels * Config::kQueryPanelBytes, maps_.q_pe,
+                                           item.head, row, live, full);
+    }
     query_phase_ ^= 1;
-    uint64_t* full = &small_.query_full;
-    ptx::mbarrier_arrive_expect(full, Config::kQueryBytes);
-    feed_panels<Config::kRows, Config::kNopePanels>(query_, maps_.q_nope, item.head, item.q_row, item.rows,
-                                                    full);
-    if constexpr (Config::kRope > 0)
-      feed_panels<Config::kRows, 1>(query_ + Config::kNopePanels * Config::kQueryPanelBytes, maps_.q_pe,
-                                    item.head, item.q_row, item.rows, full);
   }
   __device__ void feed_keys(const PrefillItem& item, int tile) {
     ptx::mbarrier_wait(&small_.key_empty[key_.slot], key_.phase ^ 1);
@@ -190,17 +193,23 @@ class PrefillCta {
     }
   }
 
+  using Scores = float[Config::kScores];
+  using Weights = uint32_t[Config::kKeys / 16][4];  // scores rounded to T, in twos, as a product takes them
   __device__ void attend(const PrefillItem& item, int tiles);
-  __device__ void start_scores(float (&s)[Config::kScores]);
-  __device__ void start_values(const uint32_t (&weights)[Config::kKeys / 16][4], bool accumulate);
-  __device__ void mask(float (&s)[Config::kScores], const PrefillItem& item, int tile) const;
-  __device__ void soften(float (&s)[Config::kScores], float (&rescale)[2]);
+  template <bool kMasked>
+  __device__ void step(const PrefillItem& item, int tile, Scores& s, Weights& weights);
+  __device__ void start_scores(Scores& s);
+  __device__ void start_values(const Weights& weights, bool accumulate);
+  __device__ void end_values();
+  __device__ void mask(Scores& s, const PrefillItem& item, int tile) const;
+  __device__ void soften(Scores& s, float (&rescale)[2]);
+  __device__ static void round(const Scores& s, Weights& weights);
   __device__ void write_rows(const PrefillItem& item, bool has_keys);
   __device__ void write_padded_rows(int thread, int num_threads);
 
   const PrefillParams& p_;
   const PrefillMaps& maps_;
-  unsigned char* query_;   // [panel][row] of 128 bytes
+  unsigned char* query_;   // [group][panel][row] of 128 bytes
   unsigned char* keys_;    // [stage][panel][key] of 128 bytes
   unsigned char* values_;  // the same
   Small& small_;

@@ -20,7 +20,7 @@ template <class T, int kNope, int kRope, int kValue>
 const Sm90Prefill* sm90_prefill(DType dtype) {
   using Config = PrefillConfig<kNope, kRope, kValue>;
   static const Sm90Prefill instance{.dtype = dtype,
-                                    .boxes = {.query_rows = Config::kRows,
+                                    .boxes = {.query_rows = Config::kGroupRows,
                                               .keys = Config::kKeys,
                                               .nope_dim = Config::kNope,
                                               .rope_dim = Config::kRope,

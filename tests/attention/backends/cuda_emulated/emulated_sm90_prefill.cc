@@ -26,7 +26,7 @@ CUtensorMap map_of(const PrefillRows& rows, int heads, int width, int box_rows) 
 template <class T, class Config>
 std::string run_kernel(const PrefillParams& p, const PrefillEmulation& e) {
   const auto of_queries = [&](const PrefillRows& rows, int width) {
-    return map_of(rows, p.num_heads, width, Config::kRows);
+    return map_of(rows, p.num_heads, width, Config::kGroupRows);
   };
   const auto of_keys = [&](const PrefillRows& rows, int width) {
     return map_of(rows, p.num_heads, width, Config::kKeys);

@@ -39,4 +39,7 @@ void wgmma_wide_ss_mn(float (&d)[kCount], uint64_t a, uint64_t b, bool accumulat
                    .b = b});
 }
 
+// The order of waits is the source's here.
+inline void anchor(float* shared, float x) { *shared = x; }
+
 }  // namespace latent::ptx
