@@ -35,7 +35,7 @@ MUTANTS = {
     "maxima to all": ("narrow_attend.cuh", "group_sync();  // maxima: every warp's to every warp", "", True),
     "boxes to all": ("narrow_merge.cuh", "consumer_sync();  // boxes and factors: all to all", "", True),
     "piece to leader": ("narrow_merge.cuh", "consumer_sync();  // the piece: all to the leader", "", True),
-    "wait for pieces": ("narrow_merge.cuh", "if ((now & 0xFFFF) >= count) return true;", "return true;", True),
+    "wait for pieces": ("narrow_merge.cuh", "if ((ptx::load_acquire(counter) & 0xFFFF) >= count) return true;", "return true;", True),
     "counter cleared": ("narrow_merge.cuh", "p_.arrived[state_of(pieces, 0)] = 0;", ";", True),
     # Nobody waits for anybody: slower, and the same bits.
     "no patience": ("narrow_config.cuh", "kPatience = 1 << 18", "kPatience = 0", False),

@@ -55,50 +55,38 @@ __device__ inline int num_tiles(int kv_len, const PartitionRule& rule) {
   return (kv_len + rule.tile_tokens - 1) >> (31 - __clz(rule.tile_tokens));
 }
 
-// The lengths of a batch in tiles, a chunk of requests at a time in the registers of one full warp: a batch
-// of one chunk is read once, and all of it at the same time. The functions below want all lanes and give all
-// lanes the same.
+// The lengths of a batch in tiles, 32 requests at a time in the lanes of one full warp. The functions below
+// want all lanes and give all lanes the same. Their loops stay loops: code that runs once is waited for line
+// by line.
 class BatchTiles {
  public:
-  static constexpr int kRows = 4;
-  static constexpr int kChunk = 32 * kRows;
-
   __device__ BatchTiles(const int32_t* kv_lens, int num_seqs, const PartitionRule& rule)
-      : kv_lens_(kv_lens), num_seqs_(num_seqs), rule_(rule), lane_(threadIdx.x % 32) {
-    load(0);
-  }
+      : kv_lens_(kv_lens), num_seqs_(num_seqs), rule_(rule), lane_(threadIdx.x % 32), first_(load(0)) {}
 
   __device__ int num_seqs() const { return num_seqs_; }
   __device__ int lane() const { return lane_; }
-  // Calls use(number of the first request, tiles of this lane) row by row of 32 requests.
+  // Calls use(number of the first request, tiles of this lane's).
   template <class Use>
-  __device__ void each_row(const Use& use) {
+  __device__ void each_row(const Use& use) const {
+    int tiles = first_;
 #pragma unroll 1
-    for (int base = 0; base < num_seqs_; base += kChunk) {
-      if (base != loaded_) load(base);
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) use(base + 32 * r, tiles_[r]);
+    for (int base = 0; base < num_seqs_; base += 32) {
+      const int next = load(base + 32);
+      use(base, tiles);
+      tiles = next;
     }
   }
 
  private:
-  __device__ void load(int base) {
-    loaded_ = base;
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const int seq = base + 32 * r + lane_;
-      tiles_[r] = seq < num_seqs_ ? kv_lens_[seq] : 0;
-    }
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) tiles_[r] = num_tiles(tiles_[r], rule_);
+  __device__ int load(int base) const {
+    return base + lane_ < num_seqs_ ? num_tiles(kv_lens_[base + lane_], rule_) : 0;
   }
 
   const int32_t* kv_lens_;
   int num_seqs_;
   const PartitionRule& rule_;
   int lane_;
-  int loaded_ = -1;
-  int tiles_[kRows];
+  int first_;  // tiles of the first 32 requests
 };
 
 // Cost `at` within a request of `tiles` tiles, as a tile index; slivers move to the border.
@@ -122,7 +110,7 @@ __device__ inline int num_pieces(int tiles, const FastDivisor& even) {
   return even.divide(tiles + even.divisor() - 1);
 }
 
-__device__ inline int count_pieces(BatchTiles& batch, const FastDivisor& even) {
+__device__ inline int count_pieces(const BatchTiles& batch, const FastDivisor& even) {
   int pieces = 0;
   batch.each_row([&](int, int tiles) { pieces += num_pieces(tiles, even); });
   return __reduce_add_sync(0xFFFFFFFFu, pieces);
@@ -130,7 +118,8 @@ __device__ inline int count_pieces(BatchTiles& batch, const FastDivisor& even) {
 
 // The shortest pieces that give no request's share to two parts; .even is 0 if there are none within the
 // slack.
-__device__ inline Line even_line(BatchTiles& batch, int all_tiles, int max_parts, const PartitionRule& rule) {
+__device__ inline Line even_line(const BatchTiles& batch, int all_tiles, int max_parts,
+                                 const PartitionRule& rule) {
   const int least = max((all_tiles + max_parts - 1) / max_parts, rule.least_stretch);
 #pragma unroll 1
   for (int even = least; even <= least + rule.slack_tiles; ++even) {
@@ -150,7 +139,7 @@ __device__ inline Line cut_line(int live, int all_tiles, int max_parts, const Pa
   return line;
 }
 
-__device__ inline Line measure_line(BatchTiles& batch, int max_parts, const PartitionRule& rule) {
+__device__ inline Line measure_line(const BatchTiles& batch, int max_parts, const PartitionRule& rule) {
   int all_tiles = 0, live = 0;
   batch.each_row([&](int, int tiles) {
     all_tiles += tiles;
@@ -167,7 +156,8 @@ __device__ inline Line measure_line(BatchTiles& batch, int max_parts, const Part
 }
 
 // The stretch that is the `part`-th piece.
-__device__ inline void find_even_piece(BatchTiles& batch, const Line& line, int part, Cut* begin, Cut* end) {
+__device__ inline void find_even_piece(const BatchTiles& batch, const Line& line, int part, Cut* begin,
+                                       Cut* end) {
   int before = 0;
   batch.each_row([&](int base, int tiles) {
     const int pieces = num_pieces(tiles, line.even);
@@ -186,8 +176,8 @@ __device__ inline void find_even_piece(BatchTiles& batch, const Line& line, int 
 }
 
 // The stretch [begin, end) of part `part`.
-__device__ inline void find_stretch(BatchTiles& batch, const Line& line, int part, const PartitionRule& rule,
-                                    Cut* begin, Cut* end) {
+__device__ inline void find_stretch(const BatchTiles& batch, const Line& line, int part,
+                                    const PartitionRule& rule, Cut* begin, Cut* end) {
   *begin = *end = {batch.num_seqs(), 0, line.total};
   if (line.even.divisor() > 0) return find_even_piece(batch, line, part, begin, end);
   const int bounds[2] = {line.bound(part), line.bound(part + 1)};

@@ -80,18 +80,19 @@ __device__ typename NarrowCta<T, Config>::QueryRow NarrowCta<T, Config>::query_r
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::load_query() {
   constexpr int kSharers = Config::kConsumers / Config::kRows;  // threads of a row
-  constexpr int kChunks = Config::kBoxes * 8;
-  const int local = threadIdx.x / kSharers;
+  static_assert(kSharers % 8 == 0 && Config::kValueBoxes % (kSharers / 8) == 0);
+  const int local = threadIdx.x / kSharers, chunk = threadIdx.x % kSharers;
   const bool live = row(local) < num_rows_;
   const QueryRow from = query_row(live ? local : 0);
+  unsigned char* to = query_ + swizzled(local, chunk % 8);
 #pragma unroll
-  for (int first = 0; first < kChunks; first += kSharers) {
-    const int chunk = first + threadIdx.x % kSharers, column = chunk * 8;
-    if (chunk >= kChunks) continue;
-    const bool is_nope = column < Config::kRank;
-    const bool valid = live && column < Config::kRank + Config::kRope;
-    ptx::cp_async_16(query_ + chunk / 8 * Config::kQueryBoxBytes + swizzled(local, chunk % 8),
-                     is_nope ? from.nope + column : from.pe + (valid ? column - Config::kRank : 0), valid);
+  for (int box = 0; box < Config::kValueBoxes; box += kSharers / 8)
+    ptx::cp_async_16(to + (box + chunk / 8) * Config::kQueryBoxBytes,
+                     from.nope + (box * Config::kBoxColumns + chunk * 8), live);
+  if (Config::kRope > 0 && chunk < 8) {
+    const bool valid = live && chunk * 8 < Config::kRope;
+    ptx::cp_async_16(to + Config::kValueBoxes * Config::kQueryBoxBytes, from.pe + (valid ? chunk * 8 : 0),
+                     valid);
   }
   ptx::cp_async_commit();
 }

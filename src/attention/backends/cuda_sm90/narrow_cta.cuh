@@ -58,12 +58,14 @@ class NarrowCta {
 
   __device__ void run() {
     if (warp_ == Config::kConsumers / 32) set_up_barriers();
-    if (warp_ > Config::kConsumers / 32) prefetch_inputs(threadIdx.x - Config::kConsumers - 32);
+    if (warp_ == Config::kConsumers / 32 + 1) prefetch_lengths();
     ptx::allow_next_grid();
     __syncthreads();  // the barriers are set up
     ptx::wait_for_previous_grid();
-    if (lane_ * 32 <= p_.num_seqs)
-      ptx::prefetch_l1(p_.q_starts + lane_ * 32);  // needed once the stretch is known
+    if (lane_ * 32 <= p_.num_seqs) {  // all at the same time
+      ptx::prefetch_l1(p_.q_starts + lane_ * 32);
+      if (lane_ * 32 < p_.num_seqs) ptx::prefetch_l1(p_.kv_lens + lane_ * 32);
+    }
     const Stretch s = find_stretch();
     const bool idle = s.begin.seq >= p_.num_seqs;
     if (warp_ >= Config::kConsumers / 32) {
@@ -106,16 +108,13 @@ class NarrowCta {
     return s;
   }
 
-  // What the grid before may still be writing is only brought into L2, where that does no harm. By the
-  // feeder's companions, all CTAs' together, as far as a line a thread goes.
-  __device__ void prefetch_inputs(int thread) {
-    constexpr int kLine = 32;  // numbers
-    for (int i = thread * kLine; i <= p_.num_seqs; i += 96 * kLine) {
-      if (i < p_.num_seqs) ptx::prefetch_l2(p_.kv_lens + i);
-      ptx::prefetch_l2(p_.q_starts + i);
+  // What the grid before may still be writing is only brought into L2, where that does no harm. By one warp.
+  __device__ void prefetch_lengths() {
+#pragma unroll 1
+    for (int seq = lane_ * 32; seq <= p_.num_seqs; seq += 1024) {
+      if (seq < p_.num_seqs) ptx::prefetch_l2(p_.kv_lens + seq);
+      ptx::prefetch_l2(p_.q_starts + seq);
     }
-    const int64_t id = int64_t{blockIdx.x} * 96 + thread;
-    if (id * kLine <= (p_.num_seqs - 1) * p_.table_stride) ptx::prefetch_l2(p_.block_table + id * kLine);
   }
 
   // Calls work(first tile, end tile, tiles of the request) for every request of the stretch that has rows
@@ -192,13 +191,9 @@ class NarrowCta {
   }
 
   // The end of a stretch of a request: see narrow_merge.cuh.
-  struct PieceState {
-    float rounded;  // LSE by the weights as they met the values, base 2
-    float exact;
-  };
   __device__ void finish(const Pieces& pieces, bool even);
   __device__ void leave_sums();
-  __device__ PieceState weigh_groups(int local);
+  __device__ float2 weigh_groups(int local);
   template <int kFirst>
   __device__ void join_groups();
   template <int kFirst>
@@ -210,7 +205,8 @@ class NarrowCta {
   template <int kMine>
   __device__ void leave_piece(int64_t state);
   __device__ int meet(const Pieces& pieces, int shares);
-  __device__ bool wait_for_pieces(int32_t* counter, int count);
+  __device__ bool see_pieces(const int32_t* counter, int count);
+  __device__ bool give_up(int32_t* counter, int count);
   __device__ void weigh_pieces(const Pieces& pieces);
   __device__ void merge_share(const Pieces& pieces, int share, int shares);
   __device__ void add_teams(float4* x, int side);
@@ -239,8 +235,10 @@ class NarrowCta {
   __device__ float4* partial_out(int64_t state) const {
     return reinterpret_cast<float4*>(p_.partial_out) + state * Config::kStateFours;
   }
-  __device__ PieceState* partial_state(int64_t state) const {
-    return reinterpret_cast<PieceState*>(p_.partial_lse) + state * Config::kRows;
+  // States of the pieces of a request in a row: [row][slot], so that those of a row lie side by side.
+  __device__ float2* partial_states(const Pieces& pieces, int local) const {
+    const int slots = 2 * p_.num_parts, row = row_tile_ * Config::kRows + local;
+    return reinterpret_cast<float2*>(p_.partial_lse) + int64_t{row} * slots + slot_of(pieces, 0);
   }
 
   const DecodeParams& p_;

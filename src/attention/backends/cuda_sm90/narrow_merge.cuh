@@ -42,9 +42,10 @@ __device__ void NarrowCta<T, Config>::leave_sums() {
   }
 }
 
-// The factor of each group's outputs of a row, and the row's state. Total: empty with empty is empty.
+// The factor of each group's outputs of a row, and the row's state: its LSE in base 2 by the weights as they
+// met the values (x), and by the exact ones (y). Total: empty with empty is empty.
 template <class T, class Config>
-__device__ typename NarrowCta<T, Config>::PieceState NarrowCta<T, Config>::weigh_groups(int local) {
+__device__ float2 NarrowCta<T, Config>::weigh_groups(int local) {
   static_assert(Config::kGroups == 2);
   const auto sum_of = [](const float4& x) { return (x.x + x.y) + (x.z + x.w); };
   const auto &a = small_.state[0], &b = small_.state[1];
@@ -56,7 +57,7 @@ __device__ typename NarrowCta<T, Config>::PieceState NarrowCta<T, Config>::weigh
   const float factor = rounded == 0 ? 0.0f : 1.0f / rounded;
   small_.factor[0][local] = of_a * factor;
   small_.factor[1][local] = of_b * factor;
-  return {base + log2f(rounded), base + log2f(exact)};
+  return make_float2(base + log2f(rounded), base + log2f(exact));
 }
 
 // Passes kBoxesAtOnce boxes of out_, from kFirst on, to the other group, which holds the same elements thread
@@ -109,23 +110,22 @@ __device__ void NarrowCta<T, Config>::join_groups() {
 
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::finish(const Pieces& pieces, bool even) {
-  const int64_t mine = state_of(pieces, part_ - pieces.first_part);
+  const int piece = part_ - pieces.first_part;
   leave_sums();
   consumer_sync();  // sums: all to all; the query is not needed any more
   if (threadIdx.x < Config::kRows) {
-    const PieceState state = weigh_groups(threadIdx.x);
+    const float2 state = weigh_groups(threadIdx.x);
     if (pieces.count == 1)
-      write_lse(threadIdx.x, state.exact);
+      write_lse(threadIdx.x, state.y);
     else
-      __stcg(reinterpret_cast<float2*>(partial_state(mine) + threadIdx.x),
-             make_float2(state.rounded, state.exact));
+      __stcg(partial_states(pieces, threadIdx.x) + piece, state);
   }
   join_groups<0>();
   by_group([&]<int kMine>() {
     if (pieces.count == 1)
       write_output<kMine>();
     else
-      leave_piece<kMine>(mine);
+      leave_piece<kMine>(state_of(pieces, piece));
   });
   if (pieces.count == 1) return;
   // On a line the last piece is the beginning of a part that goes on.
@@ -200,7 +200,7 @@ __device__ int NarrowCta<T, Config>::meet(const Pieces& pieces, int shares) {
     if ((counted & 0xFFFF) == pieces.count) {
       ptx::fence_gpu();
       if (counted >> 16 != 0) first = 0, end = shares;
-    } else if (first >= end || !wait_for_pieces(counter, pieces.count)) {
+    } else if (first >= end || (!see_pieces(counter, pieces.count) && give_up(counter, pieces.count))) {
       counted = 0;
       end = first;
     }
@@ -212,22 +212,26 @@ __device__ int NarrowCta<T, Config>::meet(const Pieces& pieces, int shares) {
   return counted;
 }
 
-// Whether the last piece came in time.
+// Waits for a while until so many pieces are there.
 template <class T, class Config>
-__device__ bool NarrowCta<T, Config>::wait_for_pieces(int32_t* counter, int count) {
+__device__ bool NarrowCta<T, Config>::see_pieces(const int32_t* counter, int count) {
   const int64_t start = clock64();
-  int now;
-  do {
-    now = ptx::load_acquire(counter);
-    if ((now & 0xFFFF) >= count) return true;
-  } while (clock64() - start < Config::kPatience);
-  for (;;) {
-    const int seen = atomicCAS(counter, now, now + 0x10000);
-    if (seen == now) return false;
-    ptx::fence_gpu();
-    now = seen;
-    if ((now & 0xFFFF) >= count) return true;
+  do
+    if ((ptx::load_acquire(counter) & 0xFFFF) >= count) return true;
+  while (clock64() - start < Config::kPatience);
+  return false;
+}
+
+// Stops waiting, unless all pieces have come by now.
+template <class T, class Config>
+__device__ bool NarrowCta<T, Config>::give_up(int32_t* counter, int count) {
+  int now = ptx::load_acquire(counter), seen = ~now;
+  while ((now & 0xFFFF) < count && now != seen) {
+    seen = now;
+    now = atomicCAS(counter, seen, seen + 0x10000);
   }
+  ptx::fence_gpu();
+  return now == seen;
 }
 
 // The weight of each piece in each row, in the query's memory: [piece][row]; neighbouring lanes take the
@@ -237,44 +241,32 @@ __device__ void NarrowCta<T, Config>::weigh_pieces(const Pieces& pieces) {
   constexpr int kLanes = Config::kConsumers / Config::kRows;  // of a row
   constexpr int kAtOnce = 4;
   const int local = threadIdx.x / kLanes, first = threadIdx.x % kLanes;
-  const auto largest_of = [](float x) {
-#pragma unroll
-    for (int d = 1; d < kLanes; d *= 2) x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, d));
-    return x;
-  };
-  const auto sum_of = [](float x) {
-#pragma unroll
-    for (int d = 1; d < kLanes; d *= 2) x += __shfl_xor_sync(0xFFFFFFFFu, x, d);
-    return x;
-  };
+  const float2* states = partial_states(pieces, local);
   float* weights = reinterpret_cast<float*>(query_) + local;
-  const float2* states = reinterpret_cast<const float2*>(partial_state(state_of(pieces, 0))) + local;
-  const int stride = p_.num_row_tiles * Config::kRows;  // from piece to piece
-  float largest = -INFINITY, exact = 0;                 // the sum is relative to the largest so far
+  float largest = -1e38f, exact = 0;  // the sum is relative to the largest so far
 #pragma unroll 1
   for (int begin = first; begin < pieces.count; begin += kAtOnce * kLanes) {
-    float2 state[kAtOnce];  // rounded, exact
+    float2 state[kAtOnce];  // by rounded and by exact weights
     float base = largest;
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       const int s = begin + i * kLanes;
-      state[i] = make_float2(-INFINITY, -INFINITY);
-      if (s < pieces.count) state[i] = __ldcg(states + s * stride);
+      state[i] = s < pieces.count ? __ldcg(states + s) : make_float2(-INFINITY, -INFINITY);
     }
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       base = fmaxf(base, state[i].x);
       if (begin + i * kLanes < pieces.count) weights[(begin + i * kLanes) * Config::kRows] = state[i].x;
     }
-    const float finite = base == -INFINITY ? 0.0f : base;
-    exact *= ptx::exp2_approx(largest - finite);
+    exact *= ptx::exp2_approx(largest - base);
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) exact += ptx::exp2_approx(state[i].y - finite);
+    for (int i = 0; i < kAtOnce; ++i) exact += ptx::exp2_approx(state[i].y - base);
     largest = base;
   }
-  float base = largest_of(largest);
-  if (base == -INFINITY) base = 0;
-  exact = sum_of(exact * ptx::exp2_approx(largest - base));
+  float base = largest;
+#pragma unroll 1
+  for (int d = 1; d < kLanes; d *= 2) base = fmaxf(base, __shfl_xor_sync(0xFFFFFFFFu, base, d));
+  exact *= ptx::exp2_approx(largest - base);
   float rounded = 0;
 #pragma unroll 1
   for (int s = first; s < pieces.count; s += kLanes) {
@@ -282,65 +274,59 @@ __device__ void NarrowCta<T, Config>::weigh_pieces(const Pieces& pieces) {
     weight = ptx::exp2_approx(weight - base);
     rounded += weight;
   }
-  rounded = sum_of(rounded);
-  const float factor = rounded == 0 ? 0.0f : 1.0f / rounded;
 #pragma unroll 1
-  for (int s = first; s < pieces.count; s += kLanes) weights[s * Config::kRows] *= factor;
-  if (first == 0) small_.lse[local] = base + log2f(exact);
+  for (int d = 1; d < kLanes; d *= 2) {
+    exact += __shfl_xor_sync(0xFFFFFFFFu, exact, d);
+    rounded += __shfl_xor_sync(0xFFFFFFFFu, rounded, d);
+  }
+  if (first == 0) {
+    small_.factor[0][local] = rounded == 0 ? 0.0f : 1.0f / rounded;
+    small_.lse[local] = base + log2f(exact);
+  }
 }
 
-// A share of the columns, of all pieces. A thread asks for eight fours at once: of two or four pieces and so
-// many places, or of eight pieces. Where there are fewer fours than threads, teams of threads take pieces in
-// turns and meet in shared memory. The first fours are asked for before the weights are known.
+// A share of the columns, of all pieces: so many fours a thread. Where there are fewer fours than threads,
+// teams of threads take pieces in turns and meet in shared memory. The first fours are asked for before the
+// weights are known.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::merge_share(const Pieces& pieces, int share, int shares) {
+  constexpr int kDeep = Config::kRows == 16 ? 8 : 4;  // with 32 rows registers are short
   const int fours = Config::kStateFours / shares, side = min(fours, Config::kConsumers);
   const int team = threadIdx.x / side, teams = Config::kConsumers / side;
-  const int log_run = pieces.count <= 2 ? 1 : pieces.count <= 4 ? 2 : 3, run = 1 << log_run;
-  const float* weights = reinterpret_cast<const float*>(query_);
-  const float4* outs = partial_out(state_of(pieces, 0));
   const int stride = p_.num_row_tiles * Config::kStateFours;  // from piece to piece
+  const float* weights = reinterpret_cast<const float*>(query_);
 #pragma unroll 1
-  for (int at = threadIdx.x % side; at < fours; at += (8 >> log_run) * side) {
-    const int first = share * fours + at;
-    float4 x[8], sum = make_float4(0, 0, 0, 0);
-    const auto each = [&](int begin, const auto& use) {
+  for (int at = threadIdx.x % side; at < fours; at += side) {
+    const int four = share * fours + at;
+    const int local = four / Config::kGroupThreads % Config::kFours * 8 + four % 4 * 2;
+    const float4* outs = partial_out(state_of(pieces, 0)) + four;
+    float4 sum = make_float4(0, 0, 0, 0);
+#pragma unroll 1
+    for (int begin = 0; begin < pieces.count; begin += kDeep * teams) {
+      float4 y[kDeep];
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        const int piece = begin + (n & (run - 1)) * teams, place = (n >> log_run) * side;
-        use(x[n], piece, first + place, piece < pieces.count && at + place < fours);
+      for (int d = 0; d < kDeep; ++d) {
+        const int s = begin + d * teams + team;
+        y[d] = s < pieces.count ? __ldcg(outs + s * stride) : make_float4(0, 0, 0, 0);
       }
-    };
-    const auto load = [&](float4& y, int piece, int four, bool valid) {
-      y = valid ? __ldcg(outs + piece * stride + four) : make_float4(0, 0, 0, 0);
-    };
-    const auto scale = [&](float4& y, int piece, int four, bool valid) {
-      const int local = four / Config::kGroupThreads % Config::kFours * 8 + four % 4 * 2;
-      if (!valid) return;
-      const float2 by = *reinterpret_cast<const float2*>(weights + piece * Config::kRows + local);
-      y = make_float4(y.x * by.x, y.y * by.y, y.z * by.x, y.w * by.y);
-    };
-    each(team, load);
-    if (at < side) {
-      weigh_pieces(pieces);
-      consumer_sync();  // weights: all to all
+      if (begin == 0 && at < side) {
+        weigh_pieces(pieces);
+        consumer_sync();  // weights: all to all
+      }
+#pragma unroll
+      for (int d = 0; d < kDeep; ++d) {
+        const int s = begin + d * teams + team;
+        if (s >= pieces.count) continue;
+        const float2 by = *reinterpret_cast<const float2*>(weights + s * Config::kRows + local);
+        sum.x = fmaf(y[d].x, by.x, sum.x);
+        sum.y = fmaf(y[d].y, by.y, sum.y);
+        sum.z = fmaf(y[d].z, by.x, sum.z);
+        sum.w = fmaf(y[d].w, by.y, sum.w);
+      }
     }
-#pragma unroll 1
-    for (int begin = 0; begin < pieces.count; begin += run * teams) {
-      if (begin > 0) each(begin + team, load);
-      each(begin + team, scale);
-#pragma unroll
-      for (int d = 1; d < 8; d *= 2)
-        if (d < run)
-#pragma unroll
-          for (int n = 0; n < 8; n += 2 * d) x[n] = plus(x[n], x[n + d]);
-      x[0] = sum = plus(sum, x[0]);
-    }
-    if (teams > 1) add_teams(&x[0], side);
-#pragma unroll
-    for (int n = 0; n < 8; n += 2)
-      if (n % run == 0 && (n >> log_run) * side < fours)
-        write_four(first + (n >> log_run) * side, x[n], team == 0 && at + (n >> log_run) * side < fours);
+    if (teams > 1) add_teams(&sum, side);
+    const float2 by = *reinterpret_cast<const float2*>(&small_.factor[0][local]);
+    write_four(four, make_float4(sum.x * by.x, sum.y * by.y, sum.z * by.x, sum.w * by.y), team == 0);
   }
   if (share == 0 && threadIdx.x < Config::kRows) write_lse(threadIdx.x, small_.lse[threadIdx.x]);
   consumer_sync();  // weights and sums are read
