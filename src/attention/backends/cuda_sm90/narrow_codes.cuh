@@ -85,13 +85,15 @@ __device__ void NarrowCta<T, Config>::load_query_codes() {
   }
 }
 
-// Two operands: columns [column, column + 16) and the 16 after of this warp's 16 tokens.
+// Codes of two operands: columns [column, column + 16) and the 16 after of this warp's 16 tokens; tokens 0..7
+// and 8..15 of the first 16 columns, then of the others.
 template <class T, class Config>
-__device__ void NarrowCta<T, Config>::load_keys(uint32_t (&a)[2][4], const unsigned char* keys,
+__device__ void NarrowCta<T, Config>::load_keys(uint32_t (&codes)[4], const unsigned char* keys,
                                                 int column) const {
-  uint32_t codes[4];  // tokens 0..7 and 8..15 of the first 16 columns, then of the others
   ptx::ldmatrix_x4(
       codes, keys + (warp_ % 4 * 16 + lane_ % 16) * Config::CodeRow::kStride + column + lane_ / 16 * 16);
+}
+__device__ inline void keys_from_codes(uint32_t (&a)[2][4], const uint32_t (&codes)[4]) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     a[i][0] = decode2<0>(codes[2 * i]);
@@ -101,13 +103,15 @@ __device__ void NarrowCta<T, Config>::load_keys(uint32_t (&a)[2][4], const unsig
   }
 }
 
-// Two operands: this warp's 16 columns of the box, tokens [token, token + 16) and the 16 after.
+// Codes of two operands: this warp's 16 columns of the box, tokens [token, token + 16) and the 16 after; 8
+// tokens a register.
 template <class T, class Config>
-__device__ void NarrowCta<T, Config>::load_values(uint32_t (&a)[2][4], const unsigned char* keys, int box,
+__device__ void NarrowCta<T, Config>::load_values(uint32_t (&codes)[4], const unsigned char* keys, int box,
                                                   int token) const {
-  uint32_t codes[4];  // 8 tokens each
   ptx::ldmatrix_x4_trans(
       codes, keys + (token + lane_) * Config::CodeRow::kStride + box * Config::kBoxColumns + warp_ % 4 * 16);
+}
+__device__ inline void values_from_codes(uint32_t (&a)[2][4], const uint32_t (&codes)[4]) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const uint32_t near = __byte_perm(codes[2 * i], 0, 0x3120),
@@ -117,6 +121,23 @@ __device__ void NarrowCta<T, Config>::load_values(uint32_t (&a)[2][4], const uns
     a[i][2] = decode2<0>(far);
     a[i][3] = decode2<1>(far);
   }
+}
+
+// d (+)= rope keys in bf16 . their part of the query, in products that the caller waits for.
+template <class T, class Config>
+__device__ void NarrowCta<T, Config>::multiply_rope(float (&d)[Config::kScores], const unsigned char* keys,
+                                                    bool accumulate) {
+  const uint64_t query = ptx::matrix_descriptor(query_ + Config::kValueBoxes * Config::kQueryBoxBytes);
+  uint32_t a[Config::kRope / 16][4];
+#pragma unroll
+  for (int k = 0; k < Config::kRope / 16; ++k)
+    ptx::ldmatrix_x4(a[k], keys + (warp_ % 4 * 16 + lane_ % 16) * Config::CodeRow::kStride +
+                               Config::CodeRow::kRopeAt + k * 32 + lane_ / 16 * 16);
+  ptx::wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < Config::kRope / 16; ++k)
+    ptx::wgmma_rs<T>(d, a[k], ptx::advance(query, k * 32), accumulate || k > 0);
+  ptx::wgmma_commit();
 }
 
 // S^T of the tile at `keys`. Operands of 32 columns at a time, two of them in a group of products and two
@@ -145,13 +166,23 @@ __device__ void NarrowCta<T, Config>::score_codes(float (&s)[Config::kScores], c
       s[i] =
           kBlocks ? fmaf(sums[chain][i], i % 4 < 2 ? low[group] : high[group], s[i]) : s[i] + sums[chain][i];
   };
-  uint32_t a[2][2][2][4];  // [group of products][set][operand]
+  constexpr bool kRopeFirst = kBlocks && kChains > 1;  // where a sum of its own finds room
+  float rope[Config::kScores];
+  uint32_t codes[2][4], a[2][2][2][4];  // [set]; [group of products][set][operand]
+  const auto load = [&](int set) {
+    load_keys(codes[0], keys, column_of(set));
+    load_keys(codes[1], keys, column_of(set + 1));
+  };
+  if constexpr (Config::kLoadsAhead) load(0);
+  if constexpr (kRopeFirst) multiply_rope(rope, keys, false);
 #pragma unroll
   for (int set = 0; set < kSets; set += 2) {
     uint32_t(&now)[2][2][4] = a[set / 2 % 2];
     if (set >= 4) ptx::wgmma_wait<1>();
-    load_keys(now[0], keys, column_of(set));
-    load_keys(now[1], keys, column_of(set + 1));
+    if constexpr (!Config::kLoadsAhead) load(set);
+    keys_from_codes(now[0], codes[0]);
+    keys_from_codes(now[1], codes[1]);
+    if (Config::kLoadsAhead && set + 2 < kSets) load(set + 2);
     ptx::wgmma_fence();
 #pragma unroll
     for (int operand = 0; operand < 2; ++operand)
@@ -189,19 +220,13 @@ __device__ void NarrowCta<T, Config>::score_codes(float (&s)[Config::kScores], c
     s[i + 2] *= drop.x * scale;
     s[i + 3] *= drop.y * scale;
   }
-  if constexpr (kBlocks) {
-    uint32_t rope[Config::kRope / 16][4];
+  if constexpr (kRopeFirst) {
+    ptx::pin(rope);
 #pragma unroll
-    for (int k = 0; k < Config::kRope / 16; ++k)
-      ptx::ldmatrix_x4(rope[k], keys + (warp_ % 4 * 16 + lane_ % 16) * Config::CodeRow::kStride +
-                                    Config::CodeRow::kRopeAt + k * 32 + lane_ / 16 * 16);
+    for (int i = 0; i < Config::kScores; ++i) s[i] += rope[i];
+  } else if constexpr (kBlocks) {
     ptx::pin(s);
-    ptx::wgmma_fence();
-#pragma unroll
-    for (int k = 0; k < Config::kRope / 16; ++k)
-      ptx::wgmma_rs<T>(s, rope[k], ptx::advance(query, Config::kValueBoxes * Config::kQueryBoxBytes + k * 32),
-                       true);
-    ptx::wgmma_commit();
+    multiply_rope(s, keys, true);
     ptx::wgmma_wait<0>();
     ptx::pin(s);
   }
@@ -251,18 +276,30 @@ __device__ void NarrowCta<T, Config>::store_scaled_weights(const float (&s)[Conf
   }
 }
 
+// The weights that all warps of the group have stored, times the values.
 template <class T, class Config>
 __device__ void NarrowCta<T, Config>::add_value_codes(const unsigned char* keys) {
+  constexpr int kSets = Config::kValueBoxes * 2;
   const uint64_t weights = ptx::matrix_descriptor(weights_ + group() * Config::kWeightBytes);
-  uint32_t a[2][2][2][4];  // as in score_codes
+  uint32_t codes[2][4], a[2][2][2][4];  // as in score_codes
+  const auto load = [&](int set) {
 #pragma unroll
-  for (int set = 0; set < Config::kValueBoxes * 2; set += 2) {
-    uint32_t(&now)[2][2][4] = a[set / 2 % 2];
+    for (int i = 0; i < 2; ++i)
+      load_values(codes[i], keys, set % Config::kValueBoxes + i, set / Config::kValueBoxes * 32);
+  };
+  if constexpr (Config::kLoadsAhead) load(0);
+  ptx::fence_async_shared();
+  group_sync();  // weights: all to the tensor cores
+#pragma unroll
+  for (int set = 0; set < kSets; set += 2) {
     const int b = set % Config::kValueBoxes, token = set / Config::kValueBoxes * 32;
     const int block = Config::kCodes == Codes::kBlocks ? b / 2 : 0;
+    uint32_t(&now)[2][2][4] = a[set / 2 % 2];
     if (set >= 4) ptx::wgmma_wait<1>();
-    load_values(now[0], keys, b, token);
-    load_values(now[1], keys, b + 1, token);
+    if constexpr (!Config::kLoadsAhead) load(set);
+    values_from_codes(now[0], codes[0]);
+    values_from_codes(now[1], codes[1]);
+    if (Config::kLoadsAhead && set + 2 < kSets) load(set + 2);
     ptx::wgmma_fence();
 #pragma unroll
     for (int operand = 0; operand < 2; ++operand)
@@ -312,8 +349,6 @@ __device__ void NarrowCta<T, Config>::attend_codes(int first, int last) {
     if constexpr (Config::kCodes == Codes::kBlocks) widen_units(keys);
     score_codes(s, keys);
     soften(s, tile, keys);
-    ptx::fence_async_shared();
-    group_sync();  // weights: all to the tensor cores
     add_value_codes(keys);
     release(cursor_, 1);
   }

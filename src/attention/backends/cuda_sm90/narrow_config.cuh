@@ -52,6 +52,8 @@ struct NarrowConfig {
   // Products of few rows are over before their results are there, so that several sums run side by side as
   // far as there are registers for them: partial scores, and outputs.
   static constexpr int kChains = kRows == 16 ? 4 : 1;
+  // Codes of the next products are loaded before these; with 32 rows registers are short.
+  static constexpr bool kLoadsAhead = kRows == 16;
   static constexpr int kSideBySide = kRows == 16 ? 4 : 1;
 
   // How long a CTA waits for the other pieces of a request, in cycles: about 150 us.

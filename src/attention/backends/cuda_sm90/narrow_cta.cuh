@@ -179,8 +179,9 @@ class NarrowCta {
   // The same for a cache of codes.
   __device__ void feed_tile_codes(int tile, int pages, int32_t id);
   __device__ void load_query_codes();
-  __device__ void load_keys(uint32_t (&a)[2][4], const unsigned char* keys, int column) const;
-  __device__ void load_values(uint32_t (&a)[2][4], const unsigned char* keys, int box, int token) const;
+  __device__ void load_keys(uint32_t (&codes)[4], const unsigned char* keys, int column) const;
+  __device__ void load_values(uint32_t (&codes)[4], const unsigned char* keys, int box, int token) const;
+  __device__ void multiply_rope(float (&d)[Config::kScores], const unsigned char* keys, bool accumulate);
   __device__ void score_codes(float (&s)[Config::kScores], const unsigned char* keys);
   __device__ void widen_units(const unsigned char* keys);
   __device__ void store_scaled_weights(const float (&s)[Config::kScores], const unsigned char* keys);
