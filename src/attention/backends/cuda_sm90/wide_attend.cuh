@@ -226,6 +226,12 @@ __device__ void WideCta<T, Config>::release(int slot, int boxes) {
   if (lane_ < boxes) ptx::mbarrier_arrive(&small_.empty[slot + lane_]);
 }
 
+template <class T, class Config>
+__device__ void WideCta<T, Config>::let_go_of_query() {
+  __syncwarp();  // no lane waits for this query any more
+  if (lane_ == 0) ptx::mbarrier_arrive(&small_.query_empty);
+}
+
 // The other group's tile i, waited for, with whatever is under way.
 template <class T, class Config>
 __device__ void WideCta<T, Config>::finish_other_values(int i) {
@@ -242,7 +248,7 @@ __device__ void WideCta<T, Config>::finish_scores(float (&s)[Config::kScores], i
   ptx::wgmma_wait<0>();
   ptx::pin(s);
   if (Config::kRopeBoxes > 0) release(slot(i), 1);
-  if (i + 2 >= count && lane_ == 0) ptx::mbarrier_arrive(&small_.query_empty);
+  if (i + 2 >= count) let_go_of_query();
   soften(s, first + i, w);
   const int live = kv_len_ - (first + i) * Config::kTokens;
   if (live < Config::kTokens) zero_tail(i, live);
@@ -286,8 +292,8 @@ __device__ void WideCta<T, Config>::attend(int first, int last) {
       score<kEarly, Config::kBoxes>(s, i + 2);
       finish_scores(s, i + 2, first, count, w);
     }
-  } else if (lane_ == 0) {
-    ptx::mbarrier_arrive(&small_.query_empty);
+  } else {
+    let_go_of_query();
   }
   if (count % 2 == mine) finish_other_values(count - 1);
   tiles_before_ += count;

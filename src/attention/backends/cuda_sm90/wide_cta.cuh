@@ -172,6 +172,7 @@ class WideCta {
     return ptx::matrix_descriptor(box(half_slot(i, group())), 1024, Config::kBoxBytes);
   }
   __device__ void release(int slot, int boxes);
+  __device__ void let_go_of_query();
   __device__ void normalise();
 
   // Rows out, and pieces of requests: see wide_merge.cuh.
