@@ -13,6 +13,8 @@ inline constexpr float kMaxSlack = 8.0f;
 
 // --- The feeder ---
 
+inline constexpr int kAhead = 2;  // tiles between the one that is copied and the one that is brought into L2
+
 // Boxes of a tile in the order in which they are let go. Pages past the request's last one are neither looked
 // up nor read.
 template <class T, class Config>
@@ -25,6 +27,8 @@ __device__ void WideCta<T, Config>::feed(int first, int last) {
     const int pages = page >= Config::kTokens ? 1 : (live + page - 1) / page;
     const int32_t id = lane_ < pages ? table[token / page + lane_] : 0;
     const int y = token % page;
+    if (p_.num_row_tiles == 1 && page >= Config::kTokens && i + kAhead < last - first)
+      prefetch_tile(table, first + i + kAhead);
     if (Config::kRopeBoxes > 0) feed_box(slot(i), phase(i), Config::kRank, y, pages, id);
     for (int half = 0; half < 2; ++half)
       for (int b = 0; b < Config::kHalfBoxes; ++b)
@@ -32,6 +36,16 @@ __device__ void WideCta<T, Config>::feed(int first, int last) {
                  ((half ^ (i % 2)) * Config::kHalfBoxes + b) * Config::kBoxColumns, y, pages, id);
   }
   tiles_before_ += last - first;
+}
+
+// Into L2, so that its copy, which has to wait for room, does not wait for memory as well. Pays where memory
+// is what bounds, with one tile of rows; with more of them it was slower.
+template <class T, class Config>
+__device__ void WideCta<T, Config>::prefetch_tile(const int32_t* table, int tile) {
+  const int token = tile * Config::kTokens;
+  if (lane_ < Config::kBoxes)
+    ptx::prefetch_box(map_, lane_ * Config::kBoxColumns, token % p_.page_tokens,
+                      table[token / p_.page_tokens]);
 }
 
 template <class T, class Config>
@@ -46,29 +60,51 @@ __device__ void WideCta<T, Config>::feed_box(int slot, int phase, int column, in
                      ptx::evict_first_policy());
 }
 
-// Its companions: the query of one request while the groups finish the one before.
+// Its companions: the query of one request while the groups finish the one before. A warp takes rows that
+// follow one another; lane i finds where its i-th begins.
 template <class T, class Config>
 __device__ void WideCta<T, Config>::load_query() {
-  constexpr int kChunks = Config::kBoxes * 8, kNopeChunks = Config::kRank / 8;
-  constexpr int kLiveChunks = (Config::kRank + Config::kRope) / 8;
-  ptx::mbarrier_wait(&small_.query_empty, requests_ % 2 ^ 1);
-  for (int local = warp_ - Config::kConsumers / 32 - 1; local < Config::kRows;
-       local += Config::kQueryThreads / 32) {
-    const bool live = row(local) < num_rows_;
-    const int64_t token = q_start_ + (live ? row(local) / p_.num_heads : 0);
-    const int64_t head = live ? row(local) % p_.num_heads : 0;
-    const T* nope =
-        static_cast<const T*>(p_.q_nope) + token * p_.q_nope_token_stride + head * p_.q_nope_head_stride;
-    const T* pe = static_cast<const T*>(p_.q_pe) + token * p_.q_pe_token_stride + head * p_.q_pe_head_stride;
-    for (int chunk = lane_; chunk < kChunks; chunk += 32)
-      ptx::cp_async_16(query_ + chunk / 8 * Config::kBoxBytes + swizzled(local, chunk % 8),
-                       chunk < kNopeChunks ? nope + chunk * 8 : pe + (chunk - kNopeChunks) * 8,
-                       live && chunk < kLiveChunks);
+  constexpr int kWarps = Config::kQueryThreads / 32, kWarpRows = (Config::kRows + kWarps - 1) / kWarps;
+  static_assert(kWarpRows <= 32 && Config::kRank % 256 == 0);
+  const int first = (warp_ - Config::kConsumers / 32 - 1) * kWarpRows;
+  const int end = min(kWarpRows, Config::kRows - first),
+            live = num_rows_ - row(first);  // of this warp's rows
+  int64_t nope_at = 0, pe_at = 0;
+  if (lane_ < live) {
+    const int64_t token = q_start_ + row(first + lane_) / p_.num_heads,
+                  head = row(first + lane_) % p_.num_heads;
+    nope_at = token * p_.q_nope_token_stride + head * p_.q_nope_head_stride;
+    pe_at = token * p_.q_pe_token_stride + head * p_.q_pe_head_stride;
   }
+  unsigned char* to = query_ + lane_ / 8 * Config::kBoxBytes;
+  const T* nope = static_cast<const T*>(p_.q_nope) + lane_ * 8;
+  ptx::mbarrier_wait(&small_.query_empty, requests_ % 2 ^ 1);
+#pragma unroll 1
+  for (int i = 0; i < end; ++i) {
+    const T* from = nope + __shfl_sync(0xFFFFFFFFu, nope_at, i);
+    unsigned char* into = to + swizzled(first + i, lane_ % 8);
+#pragma unroll
+    for (int half = 0; half < Config::kRank / 256; ++half)
+      ptx::cp_async_16(into + half * 4 * Config::kBoxBytes, from + half * 256, i < live);
+  }
+  if (Config::kRopeBoxes > 0) load_query_rope(first, end, live, pe_at);
   ptx::cp_async_commit();
   ptx::cp_async_wait<0>();
   ptx::fence_async_shared();
   ptx::mbarrier_arrive(&small_.query_full);
+}
+
+// Four rows at a time.
+template <class T, class Config>
+__device__ void WideCta<T, Config>::load_query_rope(int first, int end, int live, int64_t at) {
+  const bool has_columns = lane_ % 8 * 8 < Config::kRope;
+  const T* pe = static_cast<const T*>(p_.q_pe) + (has_columns ? lane_ % 8 * 8 : 0);
+  unsigned char* to = query_ + Config::kValueBoxes * Config::kBoxBytes;
+#pragma unroll 2
+  for (int i = lane_ / 8; i < end + lane_ / 8; i += 4) {
+    const T* from = pe + __shfl_sync(0xFFFFFFFFu, at, i % 32);
+    if (i < end) ptx::cp_async_16(to + swizzled(first + i, lane_ % 8), from, has_columns && i < live);
+  }
 }
 
 // --- The warpgroups ---

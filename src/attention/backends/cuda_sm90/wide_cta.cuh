@@ -136,7 +136,9 @@ class WideCta {
   // The feeder and its companions.
   __device__ void feed(int first, int last);
   __device__ void feed_box(int slot, int phase, int column, int y, int pages, int32_t id);
+  __device__ void prefetch_tile(const int32_t* table, int tile);
   __device__ void load_query();
+  __device__ void load_query_rope(int first, int end, int live, int64_t at);
 
   // The warpgroups.
   // A tile's softmax, of this thread's elements.
@@ -191,7 +193,6 @@ class WideCta {
   __device__ void weigh_pieces(const Pieces& pieces, int first);
   template <int kPlaces, int kRun>
   __device__ void combine(const Pieces& pieces, int first_quad, int quads);
-  __device__ void write_quad(int quad, const float4& x);
   __device__ int64_t state_of(const Pieces& pieces, int piece) const {
     return int64_t{slot_of(pieces, piece)} * p_.num_row_tiles + row_tile_;
   }

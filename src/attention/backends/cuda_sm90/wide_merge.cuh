@@ -151,32 +151,49 @@ __device__ void WideCta<T, Config>::merge_share(const Pieces& pieces, int share,
     combine<1, 16>(pieces, first, quads);
 }
 
-// Bases and factors of the pieces' weights, row by row, and the LSE of their union. Total: empty with empty
-// is empty.
+// Bases and factors of the pieces' weights, and the LSEs of their union; neighbouring lanes share a row and
+// take its pieces in turns. Total: empty with empty is empty.
 template <class T, class Config>
 __device__ void WideCta<T, Config>::weigh_rows(const Pieces& pieces) {
-  for (int r = warp_; r < Config::kRows; r += Config::kConsumers / 32) {
-    float largest = -INFINITY;
-    for (int s = lane_; s < pieces.count; s += 32)
-      largest = fmaxf(largest, __ldcg(partial_state(state_of(pieces, s)) + r).x);
+  constexpr int kLanes = Config::kConsumers / Config::kRows, kAtOnce = 4;
+  const int local = threadIdx.x / kLanes;
+  const float2* states = partial_state(state_of(pieces, 0)) + local;
+  const int stride = p_.num_row_tiles * Config::kRows;  // from piece to piece
+  float base = -1e38f, rounded = 0, exact = 0;          // the sums are relative to the base
+#pragma unroll 1
+  for (int begin = threadIdx.x % kLanes; begin < pieces.count; begin += kAtOnce * kLanes) {
+    float2 state[kAtOnce];
+    float largest = base;
 #pragma unroll
-    for (int d = 1; d < 32; d *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, d));
-    const float base = largest == -INFINITY ? 0.0f : largest;
-    float rounded = 0, exact = 0;
-    for (int s = lane_; s < pieces.count; s += 32) {
-      const float2 state = __ldcg(partial_state(state_of(pieces, s)) + r);
-      rounded += exp2f(state.x - base);
-      exact += exp2f(state.y - base);
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int s = begin + i * kLanes;
+      state[i] = s < pieces.count ? __ldcg(states + s * stride) : make_float2(-INFINITY, -INFINITY);
     }
 #pragma unroll
-    for (int d = 1; d < 32; d *= 2) {
-      rounded += __shfl_xor_sync(0xFFFFFFFFu, rounded, d);
-      exact += __shfl_xor_sync(0xFFFFFFFFu, exact, d);
+    for (int i = 0; i < kAtOnce; ++i) largest = fmaxf(largest, state[i].x);
+    rounded *= exp2f(base - largest);
+    exact *= exp2f(base - largest);
+    base = largest;
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      rounded += exp2f(state[i].x - base);
+      exact += exp2f(state[i].y - base);
     }
-    if (lane_ > 0) continue;
-    small_.max[0][r] = base;
-    small_.sum[0][r] = rounded > 0 ? 1.0f / rounded : 0.0f;
-    small_.exact[0][r] = base + log2f(exact);
+  }
+  float largest = base;
+#pragma unroll
+  for (int d = 1; d < kLanes; d *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xFFFFFFFFu, largest, d));
+  rounded *= exp2f(base - largest);
+  exact *= exp2f(base - largest);
+#pragma unroll
+  for (int d = 1; d < kLanes; d *= 2) {
+    rounded += __shfl_xor_sync(0xFFFFFFFFu, rounded, d);
+    exact += __shfl_xor_sync(0xFFFFFFFFu, exact, d);
+  }
+  if (threadIdx.x % kLanes == 0) {
+    small_.max[0][local] = largest;
+    small_.sum[0][local] = rounded > 0 ? 1.0f / rounded : 0.0f;
+    small_.exact[0][local] = largest + log2f(exact);
   }
   consumer_sync();  // bases and factors: all to all
 }
@@ -186,6 +203,7 @@ template <class T, class Config>
 __device__ void WideCta<T, Config>::weigh_pieces(const Pieces& pieces, int first) {
   float* weights = reinterpret_cast<float*>(weights_);
   consumer_sync();  // those of before are read
+#pragma unroll 4
   for (int i = threadIdx.x; i < Config::kPiecesAtOnce * Config::kRows; i += Config::kConsumers) {
     const int s = first + i / Config::kRows, r = i % Config::kRows;
     weights[i] =
@@ -196,33 +214,37 @@ __device__ void WideCta<T, Config>::weigh_pieces(const Pieces& pieces, int first
   consumer_sync();  // weights: all to all
 }
 
-// Quads first_quad and following of the request, in the order of the pieces.
+// Quads first_quad and following of the request, in the order of the pieces. All of a thread's are of the
+// same two rows.
 template <class T, class Config>
 template <int kPlaces, int kRun>
 __device__ void WideCta<T, Config>::combine(const Pieces& pieces, int first_quad, int quads) {
-  static_assert(Config::kPiecesAtOnce % kRun == 0);
-  const float* weights = reinterpret_cast<const float*>(weights_);
-  const int local =
-      threadIdx.x % Config::kGroupThreads / 32 * 16 + lane_ / 4;  // of every quad of this thread
+  static_assert(Config::kPiecesAtOnce % kRun == 0 && Config::kConsumers % Config::kGroupThreads == 0);
+  const int local = local_row(0);
+  const float* weights = reinterpret_cast<const float*>(weights_) + local;
+  const float4* outs = reinterpret_cast<const float4*>(p_.partial_out) + state_of(pieces, 0) * Config::kQuads;
+  const int stride = p_.num_row_tiles * Config::kQuads;  // from piece to piece
+  const int end = first_quad + quads;
+  T* const low = row(local) < num_rows_ ? out_row(local) : nullptr;
+  T* const high = row(local + 8) < num_rows_ ? out_row(local + 8) : nullptr;
 #pragma unroll 1
-  for (int at = 0; at < quads; at += kPlaces * Config::kConsumers) {
-    const int quad = first_quad + at + static_cast<int>(threadIdx.x), end = first_quad + quads;
+  for (int quad = first_quad + static_cast<int>(threadIdx.x); quad - static_cast<int>(threadIdx.x) < end;
+       quad += kPlaces * Config::kConsumers) {
     float4 sum[kPlaces] = {};
 #pragma unroll 1
     for (int s = 0; s < pieces.count; s += kRun) {
-      if (s % Config::kPiecesAtOnce == 0) weigh_pieces(pieces, s);
       float4 x[kRun][kPlaces];
 #pragma unroll
-      for (int d = 0; d < kRun; ++d) {
-        const float4* from = reinterpret_cast<const float4*>(p_.partial_out) +
-                             state_of(pieces, min(s + d, pieces.count - 1)) * Config::kQuads;
+      for (int d = 0; d < kRun; ++d)
 #pragma unroll
         for (int q = 0; q < kPlaces; ++q)
-          x[d][q] = __ldcg(from + min(quad + q * Config::kConsumers, end - 1));
-      }
+          x[d][q] = __ldcg(outs + min(s + d, pieces.count - 1) * stride +
+                           min(quad + q * Config::kConsumers, end - 1));
+      const bool stay = pieces.count <= Config::kPiecesAtOnce && quad >= first_quad + Config::kConsumers;
+      if (s % Config::kPiecesAtOnce == 0 && !stay) weigh_pieces(pieces, s);
 #pragma unroll
       for (int d = 0; d < kRun; ++d) {
-        const float* w = weights + (s + d) % Config::kPiecesAtOnce * Config::kRows + local;
+        const float* w = weights + (s + d) % Config::kPiecesAtOnce * Config::kRows;
 #pragma unroll
         for (int q = 0; q < kPlaces; ++q) {
           sum[q].x = fmaf(x[d][q].x, w[0], sum[q].x);
@@ -233,19 +255,14 @@ __device__ void WideCta<T, Config>::combine(const Pieces& pieces, int first_quad
       }
     }
 #pragma unroll
-    for (int q = 0; q < kPlaces; ++q)
-      if (quad + q * Config::kConsumers < end) write_quad(quad + q * Config::kConsumers, sum[q]);
+    for (int q = 0; q < kPlaces; ++q) {
+      const int at = quad + q * Config::kConsumers, column = at / Config::kGroupThreads * 8 + lane_ % 4 * 2;
+      if (at >= end) break;
+      if (low != nullptr) *reinterpret_cast<uint32_t*>(low + column) = pack<T>(sum[q].x, sum[q].y);
+      if (high != nullptr) *reinterpret_cast<uint32_t*>(high + column) = pack<T>(sum[q].z, sum[q].w);
+    }
   }
   consumer_sync();  // weights, bases and factors are read
-}
-
-template <class T, class Config>
-__device__ void WideCta<T, Config>::write_quad(int quad, const float4& x) {
-  const int thread = quad % Config::kGroupThreads, column = quad / Config::kGroupThreads * 8 + thread % 4 * 2;
-  const int local = thread / 32 * 16 + thread % 32 / 4;
-  if (row(local) < num_rows_) *reinterpret_cast<uint32_t*>(out_row(local) + column) = pack<T>(x.x, x.y);
-  if (row(local + 8) < num_rows_)
-    *reinterpret_cast<uint32_t*>(out_row(local + 8) + column) = pack<T>(x.z, x.w);
 }
 
 }  // namespace latent::attention::cuda
