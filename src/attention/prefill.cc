@@ -7,6 +7,7 @@
 
 #include "attention/backends/ref/ref_prefill.h"
 #ifdef LATENT_CUDA
+#include "attention/backends/cuda_sm80/cuda_sm80_prefill.h"
 #include "attention/backends/cuda_sm90/cuda_sm90_prefill.h"
 #endif
 
@@ -15,7 +16,7 @@ namespace latent::attention {
 std::span<const PrefillBackend* const> prefill_backends() {
   static const std::array<const PrefillBackend*,
 #ifdef LATENT_CUDA
-                          2
+                          3
 #else
                           1
 #endif
@@ -23,6 +24,7 @@ std::span<const PrefillBackend* const> prefill_backends() {
       all = {
 #ifdef LATENT_CUDA
           &cuda_sm90_prefill(),
+          &cuda_sm80_prefill(),
 #endif
           &ref_prefill(),
       };

@@ -6,11 +6,6 @@
 
 namespace latent::attention::cuda {
 
-// Rows keep their maximum until one outgrows it by this much in base 2: the weights stay far from overflow in
-// fp16, too, and outputs are seldom rescaled. Each row decides for itself, so that its bits do not depend on
-// its neighbours.
-inline constexpr float kMaxSlack = 8;
-
 template <class T, class Config>
 __device__ void PrefillCta<T, Config>::start_scores(Scores& s) {
   constexpr int kSteps = (Config::kNope + Config::kRope) / 16, kStepsPerPanel = Config::kPanelColumns / 16;
@@ -164,22 +159,6 @@ __device__ void PrefillCta<T, Config>::attend(const PrefillItem& item, int tiles
   end_values();
 }
 
-// Swaps registers among four neighbouring lanes: register i of lane q comes from register q of lane i.
-__device__ inline void transpose_quad(uint32_t (&x)[4]) {
-  const int lane = threadIdx.x % 4;
-#pragma unroll
-  for (int bit = 1; bit <= 2; bit *= 2) {
-    const bool upper = lane & bit;
-#pragma unroll
-    for (int pair = 0; pair < 2; ++pair) {
-      const int low = bit == 1 ? 2 * pair : pair, high = low + bit;
-      const uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, upper ? x[low] : x[high], bit);
-      x[low] = upper ? got : x[low];
-      x[high] = upper ? x[high] : got;
-    }
-  }
-}
-
 template <class T, class Config>
 __device__ void PrefillCta<T, Config>::write_rows(const PrefillItem& item, bool has_keys) {
   constexpr int kChunksPerPart = Config::kValueColumns / 8;
@@ -217,23 +196,6 @@ __device__ void PrefillCta<T, Config>::write_rows(const PrefillItem& item, bool 
     if (p_.lse != nullptr && is_live && lane_ % 4 == 0)
       p_.lse[token * p_.lse_token_stride + item.head * p_.lse_head_stride] =
           is_empty ? -INFINITY : (max_[h] + log2f(sum)) * kLn2;
-  }
-}
-
-// Contract C1: rows past the last request's are written, too: zeros and -inf.
-template <class T, class Config>
-__device__ void PrefillCta<T, Config>::write_padded_rows(int thread, int num_threads) {
-  const int row_bytes = Config::kValue * (p_.out_is_f32 ? 4 : 2), chunks = row_bytes / 16;
-  const int element = p_.out_is_f32 ? 4 : 2;
-  for (int64_t token = p_.q_starts[p_.num_seqs] + blockIdx.x; token < p_.num_tokens; token += gridDim.x) {
-    for (int i = thread; i < p_.num_heads * chunks; i += num_threads) {
-      const int64_t at = token * p_.out_token_stride + i / chunks * p_.out_head_stride;
-      unsigned char* row = static_cast<unsigned char*>(p_.out) + at * element;
-      *reinterpret_cast<uint4*>(row + i % chunks * 16) = make_uint4(0, 0, 0, 0);
-    }
-    if (p_.lse != nullptr)
-      for (int head = thread; head < p_.num_heads; head += num_threads)
-        p_.lse[token * p_.lse_token_stride + head * p_.lse_head_stride] = -INFINITY;
   }
 }
 

@@ -19,6 +19,7 @@
 #include <cmath>
 
 #include "attention/backends/cuda_common/numbers.cuh"
+#include "attention/backends/cuda_common/prefill_rows.cuh"
 #include "attention/backends/cuda_sm90/prefill_config.cuh"
 #include "attention/backends/cuda_sm90/prefill_maps.h"
 #include "attention/backends/cuda_sm90/ring.cuh"
@@ -50,7 +51,7 @@ class PrefillCta {
       if (warp_ == Config::kConsumers / 32)
         feed();
       else  // the feeder's idle companions
-        write_padded_rows(threadIdx.x - Config::kConsumers - 32, 96);
+        write_padded_rows(p_, Config::kValue, threadIdx.x - Config::kConsumers - 32, 96);
     } else {
       ptx::take_registers<Config::kConsumerRegisters>();
       serve();
@@ -205,7 +206,6 @@ class PrefillCta {
   __device__ void soften(Scores& s, float (&rescale)[2]);
   __device__ static void round(const Scores& s, Weights& weights);
   __device__ void write_rows(const PrefillItem& item, bool has_keys);
-  __device__ void write_padded_rows(int thread, int num_threads);
 
   const PrefillParams& p_;
   const PrefillMaps& maps_;

@@ -2,6 +2,8 @@
 // The functions of src/prim/ptx_sm80.cuh, emulated.
 #pragma once
 
+#include <type_traits>
+
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
@@ -46,6 +48,39 @@ void load_matrices(uint32_t (&r)[4], const void* row) {
 }
 inline void ldmatrix_x4(uint32_t (&r)[4], const void* row) { load_matrices<false>(r, row); }
 inline void ldmatrix_x4_trans(uint32_t (&r)[4], const void* row) { load_matrices<true>(r, row); }
+struct WarpProduct {
+  float* d;
+  const uint32_t* a;
+  uint32_t b[2];
+};
+// d[0], d[1]: row lane / 4, columns lane % 4 * 2 and the next; d[2], d[3]: eight rows on. Of a, 16x16: the
+// same for columns 0-7, then for 8-15. Of b, 16x8: column lane / 4, rows lane % 4 * 2 and the next; eight on.
+template <class T>
+void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  const WarpProduct mine{d, a, {b0, b1}};
+  emulator::with_warp("mma", &mine, [](emulator::Warp& w) {
+    const auto of = [&](int lane) -> const WarpProduct& {
+      return *static_cast<const WarpProduct*>(w.in[lane]);
+    };
+    const auto number = [](uint32_t both, int k) {
+      const auto bits = static_cast<uint16_t>(both >> k % 2 * 16);
+      if constexpr (std::is_same_v<T, __half>) return std::bit_cast<Float16>(bits).to_float();
+      return std::bit_cast<BFloat16>(bits).to_float();
+    };
+    float left[16][16], right[16][8];
+    for (int k = 0; k < 16; ++k) {
+      const int quad = k % 8 / 2;
+      for (int r = 0; r < 16; ++r) left[r][k] = number(of(r % 8 * 4 + quad).a[r / 8 + k / 8 * 2], k);
+      for (int n = 0; n < 8; ++n) right[k][n] = number(of(n * 4 + quad).b[k / 8], k);
+    }
+    for (int lane = 0; lane < 32; ++lane)
+      for (int i = 0; i < 4; ++i) {
+        float sum = of(lane).d[i];
+        for (int k = 0; k < 16; ++k) sum += left[lane / 4 + i / 2 * 8][k] * right[k][lane % 4 * 2 + i % 2];
+        of(lane).d[i] = sum;
+      }
+  });
+}
 inline void fence_gpu() {}
 inline int load_acquire(const int* global) {
   emulator::yield();
