@@ -138,5 +138,56 @@ TEST_F(GpuEmulator, products_are_there_after_the_wait_and_not_before) {
   }
 }
 
+// Every element is its own index.
+TEST_F(GpuEmulator, matrices_are_loaded_in_the_order_of_the_manual) {
+  std::vector<uint32_t> plain(32 * 4), transposed(32 * 4);
+  const std::string failure = run({.threads = 32, .shared_bytes = 4 * 128}, [&](unsigned char* shared) {
+    const unsigned lane = threadIdx.x;
+    auto* numbers = reinterpret_cast<uint16_t*>(shared);  // [matrix][row][column]
+    for (unsigned i = lane; i < 256; i += 32) numbers[i] = static_cast<uint16_t>(i);
+    __syncwarp();
+    uint32_t r[4];
+    ptx::ldmatrix_x4(r, numbers + lane * 8);
+    for (unsigned i = 0; i < 4; ++i) plain[lane * 4 + i] = r[i];
+    ptx::ldmatrix_x4_trans(r, numbers + lane * 8);
+    for (unsigned i = 0; i < 4; ++i) transposed[lane * 4 + i] = r[i];
+  });
+  EXPECT_EQ(failure, "");
+  for (unsigned lane = 0; lane < 32; ++lane)
+    for (unsigned i = 0; i < 4; ++i) {
+      const unsigned pair = lane % 4 * 2, other = lane / 4;
+      const auto both = [&](unsigned low, unsigned high) { return (i * 64 + high) << 16 | (i * 64 + low); };
+      EXPECT_EQ(plain[lane * 4 + i], both(other * 8 + pair, other * 8 + pair + 1));
+      EXPECT_EQ(transposed[lane * 4 + i], both(pair * 8 + other, (pair + 1) * 8 + other));
+    }
+}
+
+// A[r][k] = r + 1 where k = r, else 0; B[k][n] = 16 n + k: D[r][n] = (r + 1) (16 n + r), added to what was
+// there.
+TEST_F(GpuEmulator, a_warp_product_has_the_layout_of_the_manual) {
+  std::vector<float> got(16 * 8);
+  const std::string failure = run({.threads = 32}, [&](unsigned char*) {
+    const int group = static_cast<int>(threadIdx.x) / 4, pair = static_cast<int>(threadIdx.x) % 4 * 2;
+    const auto pack = [](float low, float high) {
+      return uint32_t{BFloat16::from_float(high).bits} << 16 | BFloat16::from_float(low).bits;
+    };
+    const auto a_at = [](int r, int k) { return r == k ? static_cast<float>(r + 1) : 0.0f; };
+    const auto b_at = [](int k, int n) { return static_cast<float>(16 * n + k); };
+    uint32_t a[4], b[2];
+    for (int i = 0; i < 4; ++i) {
+      const int r = group + i % 2 * 8, k = pair + i / 2 * 8;
+      a[i] = pack(a_at(r, k), a_at(r, k + 1));
+    }
+    for (int i = 0; i < 2; ++i) b[i] = pack(b_at(pair + i * 8, group), b_at(pair + i * 8 + 1, group));
+    float d[4] = {0.5f, 0.5f, 0.5f, 0.5f};
+    ptx::mma_m16n8k16<__nv_bfloat16>(d, a, b[0], b[1]);
+    for (int i = 0; i < 4; ++i) got[static_cast<size_t>((group + i / 2 * 8) * 8 + pair + i % 2)] = d[i];
+  });
+  EXPECT_EQ(failure, "");
+  for (int r = 0; r < 16; ++r)
+    for (int n = 0; n < 8; ++n)
+      EXPECT_EQ(got[static_cast<size_t>(r * 8 + n)], 0.5f + static_cast<float>((r + 1) * (16 * n + r)));
+}
+
 }  // namespace
 }  // namespace latent::emulator
