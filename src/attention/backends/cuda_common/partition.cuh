@@ -13,6 +13,8 @@
 // to end, each request with a fixed cost in front of it; the line is cut into stretches of equal cost, one a
 // part. A cut that would leave a sliver moves to the request's border.
 //
+// Where all requests are of one length and every part can have as many whole ones, cuts fall on borders.
+//
 //   cost:    |f|  request 0        |f| request 2 |f|   request 3                  |
 //   parts:   |---- part 0 ----|---- part 1 ----|---- part 2 ----|---- part 3 -----|
 #pragma once
@@ -55,38 +57,45 @@ __device__ inline int num_tiles(int kv_len, const PartitionRule& rule) {
   return (kv_len + rule.tile_tokens - 1) >> (31 - __clz(rule.tile_tokens));
 }
 
-// The lengths of a batch in tiles, 32 requests at a time in the lanes of one full warp. The functions below
-// want all lanes and give all lanes the same. Their loops stay loops: code that runs once is waited for line
-// by line.
+// The lengths of a batch in tiles, 32 requests at a time in the lanes of one full warp, kAhead such rows
+// asked for ahead. The functions below want all lanes and give all lanes the same. Their loops stay loops:
+// code that runs once is waited for line by line.
 class BatchTiles {
  public:
   __device__ BatchTiles(const int32_t* kv_lens, int num_seqs, const PartitionRule& rule)
-      : kv_lens_(kv_lens), num_seqs_(num_seqs), rule_(rule), lane_(threadIdx.x % 32), first_(load(0)) {}
+      : kv_lens_(kv_lens), num_seqs_(num_seqs), rule_(rule), lane_(threadIdx.x % 32) {
+#pragma unroll
+    for (int r = 0; r < kAhead; ++r) first_[r] = load(32 * r);
+  }
 
   __device__ int num_seqs() const { return num_seqs_; }
   __device__ int lane() const { return lane_; }
   // Calls use(number of the first request, tiles of this lane's).
   template <class Use>
   __device__ void each_row(const Use& use) const {
-    int tiles = first_;
+    int lengths[kAhead];
+#pragma unroll
+    for (int r = 0; r < kAhead; ++r) lengths[r] = first_[r];
 #pragma unroll 1
     for (int base = 0; base < num_seqs_; base += 32) {
-      const int next = load(base + 32);
-      use(base, tiles);
-      tiles = next;
+      const int next = load(base + 32 * kAhead);
+      use(base, num_tiles(lengths[0], rule_));
+#pragma unroll
+      for (int r = 1; r < kAhead; ++r) lengths[r - 1] = lengths[r];
+      lengths[kAhead - 1] = next;
     }
   }
 
  private:
-  __device__ int load(int base) const {
-    return base + lane_ < num_seqs_ ? num_tiles(kv_lens_[base + lane_], rule_) : 0;
-  }
+  static constexpr int kAhead = 4;
+
+  __device__ int load(int base) const { return base + lane_ < num_seqs_ ? kv_lens_[base + lane_] : 0; }
 
   const int32_t* kv_lens_;
   int num_seqs_;
   const PartitionRule& rule_;
   int lane_;
-  int first_;  // tiles of the first 32 requests
+  int first_[kAhead];  // lengths of the first rows
 };
 
 // Cost `at` within a request of `tiles` tiles, as a tile index; slivers move to the border.
@@ -130,6 +139,15 @@ __device__ inline Line even_line(const BatchTiles& batch, int all_tiles, int max
   return {};
 }
 
+// Whole requests of `tiles` tiles each, as many a part; no parts if that leaves a part more than the slack
+// over an even share.
+__device__ inline Line whole_line(int live, int tiles, int max_parts, const PartitionRule& rule) {
+  const int requests = (live + max_parts - 1) / max_parts, cost = tiles + rule.fixed_tiles;
+  const int share = requests * cost, total = live * cost;
+  if (live % requests != 0 || share - rule.slack_tiles > total / max_parts) return {};
+  return {.total = total, .parts = live / requests, .fixed = rule.fixed_tiles, .share = share};
+}
+
 __device__ inline Line cut_line(int live, int all_tiles, int max_parts, const PartitionRule& rule) {
   Line line{.fixed = 2 * live <= max_parts ? 0 : rule.fixed_tiles};
   line.total = all_tiles + live * line.fixed;
@@ -140,19 +158,22 @@ __device__ inline Line cut_line(int live, int all_tiles, int max_parts, const Pa
 }
 
 __device__ inline Line measure_line(const BatchTiles& batch, int max_parts, const PartitionRule& rule) {
-  int all_tiles = 0, live = 0;
+  int all_tiles = 0, live = 0, longest = 0;
   batch.each_row([&](int, int tiles) {
     all_tiles += tiles;
     live += tiles > 0 ? 1 : 0;
+    longest = max(longest, tiles);
   });
   all_tiles = __reduce_add_sync(0xFFFFFFFFu, all_tiles);
   live = __reduce_add_sync(0xFFFFFFFFu, live);
+  longest = __reduce_max_sync(0xFFFFFFFFu, longest);
   if (live == 0) return {};
-  if (live <= max_parts) {
-    const Line line = even_line(batch, all_tiles, max_parts, rule);
-    if (line.parts > 0) return line;
-  }
-  return cut_line(live, all_tiles, max_parts, rule);
+  Line line;
+  if (live <= max_parts)
+    line = even_line(batch, all_tiles, max_parts, rule);
+  else if (all_tiles == live * longest)
+    line = whole_line(live, longest, max_parts, rule);
+  return line.parts > 0 ? line : cut_line(live, all_tiles, max_parts, rule);
 }
 
 // The stretch that is the `part`-th piece.

@@ -7,9 +7,9 @@
 
 namespace latent::attention::cuda {
 
-// In tiles of 64 keys. Starting a request costs a CTA about a tile, leaving a piece and merging it about two.
+// In tiles of 64 keys. Starting a request costs a CTA about a tile, leaving a piece and merging it four.
 inline constexpr PartitionRule kWideRule = {
-    .tile_tokens = 64, .fixed_tiles = 1, .least_tiles = 2, .least_stretch = 4, .slack_tiles = 2};
+    .tile_tokens = 64, .fixed_tiles = 1, .least_tiles = 2, .least_stretch = 4, .slack_tiles = 4};
 
 // The grid may be set up while the one before it ends.
 template <class T, class Config>

@@ -40,6 +40,8 @@ Case random_case(Random& random, int rows) {
     c.requests.push_back({.q_len = static_cast<int>(random.integer(0, 3)),
                           .kv_len = static_cast<int>(
                               one_of<int64_t>(random, {0, 1, 31, 64, 65, 130, random.integer(1, 700)}))});
+  if (random.integer(0, 2) == 0)  // whole requests a part
+    for (auto& request : c.requests) request.kv_len = c.requests[0].kv_len;
   return c;
 }
 
