@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // main() of every test binary. Two variables of the environment make a round of `scripts/test --stress`:
-//   LATENT_TEST_SEED=N          shuffles the cases and moves every test_seed()
+//   LATENT_TEST_SEED=N          shuffles the cases and moves every test_seed(), which is the same in every
+//   run
+//                               without it
 //   LATENT_TEST_POISON=PATTERN  what buffers hold that name no pattern: nan (as without it), inf, large, none
 #include <gtest/gtest.h>
 
@@ -12,7 +14,7 @@
 
 namespace {
 
-// gtest keeps seeds below this.
+// gtest keeps seeds below this, and takes the time for one where it is given none.
 constexpr int kSeedLimit = 100000;
 
 bool apply_seed(const char* text) {
@@ -47,6 +49,7 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const char* seed = std::getenv("LATENT_TEST_SEED");
   const char* poison = std::getenv("LATENT_TEST_POISON");
+  if (GTEST_FLAG_GET(random_seed) == 0) GTEST_FLAG_SET(random_seed, 1);
   if (seed != nullptr && !apply_seed(seed)) return 2;
   if (!apply_poison(poison != nullptr ? poison : "nan")) return 2;
   return RUN_ALL_TESTS();
