@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Conversions and constants that the decode kernels share.
+// Conversions and constants that the kernels share.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -54,6 +54,27 @@ __device__ inline float2 unpack<__half>(uint32_t x) {
 // mine * a + other * b, rounded the same way whichever side does it.
 __device__ inline float join(float mine, float a, float other, float b, bool mine_is_left) {
   return mine_is_left ? __fmaf_rn(mine, a, __fmul_rn(other, b)) : __fmaf_rn(other, b, __fmul_rn(mine, a));
+}
+
+// Rows keep their maximum until one outgrows it by this much in base 2: the weights stay far from overflow in
+// fp16, too, and outputs are seldom rescaled. Each row decides for itself, so that its bits do not depend on
+// its neighbours.
+inline constexpr float kMaxSlack = 8;
+
+// Swaps registers among four neighbouring lanes: register i of lane q comes from register q of lane i.
+__device__ inline void transpose_quad(uint32_t (&x)[4]) {
+  const int lane = threadIdx.x % 4;
+#pragma unroll
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    const bool upper = lane & bit;
+#pragma unroll
+    for (int pair = 0; pair < 2; ++pair) {
+      const int low = bit == 1 ? 2 * pair : pair, high = low + bit;
+      const uint32_t got = __shfl_xor_sync(0xFFFFFFFFu, upper ? x[low] : x[high], bit);
+      x[low] = upper ? got : x[low];
+      x[high] = upper ? x[high] : got;
+    }
+  }
 }
 
 }  // namespace latent::attention::cuda

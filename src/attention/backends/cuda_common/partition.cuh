@@ -11,9 +11,8 @@
 //
 // Line: where that would leave a part with much more than an even share, the requests' key tiles are laid end
 // to end, each request with a fixed cost in front of it; the line is cut into stretches of equal cost, one a
-// part. A cut that would leave a sliver moves to the request's border.
-//
-// Where all requests are of one length and every part can have as many whole ones, cuts fall on borders.
+// part. A cut that would leave a sliver moves to the request's border; where all requests are of one length
+// and every part can have as many whole ones, all cuts are on borders.
 //
 //   cost:    |f|  request 0        |f| request 2 |f|   request 3                  |
 //   parts:   |---- part 0 ----|---- part 1 ----|---- part 2 ----|---- part 3 -----|

@@ -205,9 +205,6 @@ class NarrowCta {
   __device__ void write_output();
   template <int kMine>
   __device__ void leave_piece(int64_t state);
-  __device__ int meet(const Pieces& pieces, int shares);
-  __device__ bool see_pieces(const int32_t* counter, int count);
-  __device__ bool give_up(int32_t* counter, int count);
   __device__ void weigh_pieces(const Pieces& pieces);
   __device__ void merge_share(const Pieces& pieces, int share, int shares);
   __device__ void add_teams(float4* x, int side);

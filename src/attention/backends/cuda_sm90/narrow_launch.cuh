@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "attention/backends/cuda_sm90/decode_launch.h"
+#include "attention/backends/cuda_sm90/decode_launch.cuh"
 #include "attention/backends/cuda_sm90/narrow_kernel.cuh"
-#include "device/cuda_check.h"
 
 namespace latent::attention::cuda {
 
@@ -12,22 +11,9 @@ namespace latent::attention::cuda {
 inline constexpr PartitionRule kNarrowRule = {
     .tile_tokens = 64, .fixed_tiles = 2, .least_tiles = 1, .least_stretch = 2, .slack_tiles = 4};
 
-// The grid may be set up while the one before it ends.
 template <class T, class Config>
 void launch_narrow(const DecodeParams& params, const CUtensorMap& cache, void* stream) {
-  CUDA_CHECK(cudaFuncSetAttribute(narrow_kernel<T, Config>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                  Config::kSharedBytes));
-  cudaLaunchAttribute overlap;
-  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  overlap.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(params.num_parts * params.num_row_tiles));
-  config.blockDim = dim3(Config::kThreads);
-  config.dynamicSmemBytes = Config::kSharedBytes;
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &overlap;
-  config.numAttrs = 1;
-  CUDA_CHECK(cudaLaunchKernelEx(&config, narrow_kernel<T, Config>, params, kNarrowRule, cache));
+  launch_decode<Config>(narrow_kernel<T, Config>, kNarrowRule, params, cache, stream);
 }
 
 // The row tiles of one shape.

@@ -15,6 +15,7 @@
 
 #include <cmath>
 
+#include "attention/backends/cuda_common/piece_meeting.cuh"
 #include "attention/backends/cuda_sm90/narrow_cta.cuh"
 
 namespace latent::attention::cuda {
@@ -131,11 +132,17 @@ __device__ void NarrowCta<T, Config>::finish(const Pieces& pieces, bool even) {
   // On a line the last piece is the beginning of a part that goes on.
   const int helpers = even ? pieces.count : pieces.count - 1;
   const int shares = 1 << (31 - __clz(min(helpers, Config::kStateFours / 8)));
-  const int counted = meet(pieces, shares);
+  int32_t* counter = p_.arrived + state_of(pieces, 0);
+  Meeting meeting{};
+  consumer_sync();  // the piece: all to the leader
+  if (threadIdx.x == 0) {
+    meeting = meet_pieces(counter, piece, pieces.count, shares, Config::kPatience);
+    small_.first_share = meeting.first_share;
+    small_.end_share = meeting.end_share;
+  }
+  consumer_sync();  // what the leader saw: to all
   for (int share = small_.first_share; share < small_.end_share; ++share) merge_share(pieces, share, shares);
-  // The last of those who look at the counter clears it: all pieces came, and none waits who did not give up.
-  if (counted != 0 && (counted & 0xFFFF) + (counted >> 16) == pieces.count + shares)
-    p_.arrived[state_of(pieces, 0)] = 0;
+  if (threadIdx.x == 0) leave_meeting(counter, meeting, pieces.count, shares);
 }
 
 // Four elements of the accumulator layout as a thread holds them: two rows, columns c and c + 8. Lanes four
@@ -180,58 +187,6 @@ __device__ void NarrowCta<T, Config>::leave_piece(int64_t state) {
       const float* x = &out_[b][j * 4];
       __stcg(to + (b * Config::kFours + j) * Config::kGroupThreads, make_float4(x[0], x[1], x[2], x[3]));
     }
-}
-
-// Says that this piece is there, and finds out which shares of the merge are this CTA's: the one of the
-// piece's number, for which it waits until all pieces are there; or all of them, if it comes last and
-// somebody has waited too long. The counter counts the pieces that have come, and then the CTAs that waited
-// and saw them all, in its lower half; those who gave up in the upper one. Returns the count with this CTA to
-// the leader of one that saw all pieces, else 0.
-template <class T, class Config>
-__device__ int NarrowCta<T, Config>::meet(const Pieces& pieces, int shares) {
-  consumer_sync();  // the piece: all to the leader
-  int counted = 0;
-  if (threadIdx.x == 0) {
-    int32_t* counter = p_.arrived + state_of(pieces, 0);
-    const int piece = part_ - pieces.first_part;
-    int first = piece, end = min(piece + 1, shares);
-    ptx::fence_gpu();
-    counted = atomicAdd(counter, 1) + 1;
-    if ((counted & 0xFFFF) == pieces.count) {
-      ptx::fence_gpu();
-      if (counted >> 16 != 0) first = 0, end = shares;
-    } else if (first >= end || (!see_pieces(counter, pieces.count) && give_up(counter, pieces.count))) {
-      counted = 0;
-      end = first;
-    }
-    small_.first_share = first;
-    small_.end_share = end;
-    if (counted != 0 && piece < shares) counted = atomicAdd(counter, 1) + 1;
-  }
-  consumer_sync();  // what the leader saw: to all
-  return counted;
-}
-
-// Waits for a while until so many pieces are there.
-template <class T, class Config>
-__device__ bool NarrowCta<T, Config>::see_pieces(const int32_t* counter, int count) {
-  const int64_t start = clock64();
-  do
-    if ((ptx::load_acquire(counter) & 0xFFFF) >= count) return true;
-  while (clock64() - start < Config::kPatience);
-  return false;
-}
-
-// Stops waiting, unless all pieces have come by now.
-template <class T, class Config>
-__device__ bool NarrowCta<T, Config>::give_up(int32_t* counter, int count) {
-  int now = ptx::load_acquire(counter), seen = ~now;
-  while ((now & 0xFFFF) < count && now != seen) {
-    seen = now;
-    now = atomicCAS(counter, seen, seen + 0x10000);
-  }
-  ptx::fence_gpu();
-  return now == seen;
 }
 
 // The weight of each piece in each row, in the query's memory: [piece][row]; neighbouring lanes take the

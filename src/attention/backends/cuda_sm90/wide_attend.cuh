@@ -8,9 +8,6 @@
 
 namespace latent::attention::cuda {
 
-// Weights stay below 2^kMaxSlack: no danger to fp16, and no loss of precision.
-inline constexpr float kMaxSlack = 8.0f;
-
 // --- The feeder ---
 
 inline constexpr int kAhead = 2;  // tiles between the one that is copied and the one that is brought into L2

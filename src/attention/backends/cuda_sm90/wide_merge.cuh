@@ -73,17 +73,6 @@ __device__ void WideCta<T, Config>::write_lse(int local, float lse) {
          row(local) % p_.num_heads * p_.lse_head_stride] = lse * kLn2;
 }
 
-// Of four lanes that hold two columns each of four blocks, lane k gets the eight columns of block k.
-__device__ inline uint4 gather_block(const uint32_t (&x)[4], int lane) {
-  const bool odd = lane & 1, upper = lane & 2;
-  const uint32_t a = __shfl_xor_sync(0xFFFFFFFFu, odd ? x[0] : x[1], 1);
-  const uint32_t b = __shfl_xor_sync(0xFFFFFFFFu, odd ? x[2] : x[3], 1);
-  const uint32_t low[2] = {odd ? a : x[0], odd ? x[1] : a}, high[2] = {odd ? b : x[2], odd ? x[3] : b};
-  const uint32_t c = __shfl_xor_sync(0xFFFFFFFFu, upper ? low[0] : high[0], 2);
-  const uint32_t d = __shfl_xor_sync(0xFFFFFFFFu, upper ? low[1] : high[1], 2);
-  return upper ? make_uint4(c, d, high[0], high[1]) : make_uint4(low[0], low[1], c, d);
-}
-
 template <class T, class Config>
 __device__ void WideCta<T, Config>::write_rows() {
 #pragma unroll
@@ -97,8 +86,8 @@ __device__ void WideCta<T, Config>::write_rows() {
       uint32_t x[4];
 #pragma unroll
       for (int b = 0; b < 4; ++b) x[b] = pack<T>(out_[4 * (j + b) + 2 * h], out_[4 * (j + b) + 2 * h + 1]);
-      const uint4 block = gather_block(x, lane_);
-      if (live) *reinterpret_cast<uint4*>(to + j * 8) = block;
+      transpose_quad(x);
+      if (live) *reinterpret_cast<uint4*>(to + j * 8) = make_uint4(x[0], x[1], x[2], x[3]);
     }
     if (group() == 0 && lane_ % 4 == 0) write_lse(local, state_[h].exact);
   }
