@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Proves the guards of the narrow Hopper decode kernel: removes one at a time and wants the tests on the emulator
+"""Proves the guards of the Hopper decode kernels: removes one at a time and wants the tests on the emulator
 (tests/gpu_emulator) to fail. No GPU is needed.
 
     tools/mutate_attention.py build/release [NAME...]
@@ -18,27 +18,37 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-KERNEL = "attention/backends/cuda_sm90/"
+KERNELS = "attention/backends/"
 SOURCE = "emulated_sm90.cc"
 FILTER = "*EmulatedSm90*"
 
 # name: file, what is changed, into what, whether the suite must fail
 MUTANTS = {
-    "mask": ("narrow_attend.cuh", "if (token >= keys) s[c / 2 * 4 + c % 2] = -INFINITY;", "", True),
-    "tail zeros": ("narrow_attend.cuh", "if (live < Config::kTokens) zero_tail(live, cursor_);", "", True),
-    "empty rows": ("narrow_cta.cuh", "write_empty_rows<T>(p_, Config::kRank, companion, 96);", "", True),
-    "row bound": ("narrow_merge.cuh", "if (!valid || r >= num_rows_) return;", "if (!valid) return;", True),
-    "rounded sums": ("narrow_merge.cuh", "rounded == 0 ? 0.0f : 1.0f / rounded;", "rounded == 0 ? 0.0f : 1.0f / exact;", True),
-    "box is free": ("narrow_attend.cuh", "ptx::mbarrier_wait(&small_.empty[next.slot], next.phase ^ 1);", "", True),
-    "box is full": ("narrow_attend.cuh", "ptx::mbarrier_wait(&small_.full[cursor.slot], cursor.phase);", "", True),
-    "weights to all": ("narrow_attend.cuh", "group_sync();  // weights and zeros: all to the tensor cores", "", True),
-    "maxima to all": ("narrow_attend.cuh", "group_sync();  // maxima: every warp's to every warp", "", True),
-    "boxes to all": ("narrow_merge.cuh", "consumer_sync();  // boxes and factors: all to all", "", True),
-    "piece to leader": ("narrow_merge.cuh", "consumer_sync();  // the piece: all to the leader", "", True),
-    "wait for pieces": ("narrow_merge.cuh", "if ((ptx::load_acquire(counter) & 0xFFFF) >= count) return true;", "return true;", True),
-    "counter cleared": ("narrow_merge.cuh", "p_.arrived[state_of(pieces, 0)] = 0;", ";", True),
+    "mask": ("cuda_sm90/narrow_attend.cuh", "if (token >= keys) s[c / 2 * 4 + c % 2] = -INFINITY;", "", True),
+    "tail zeros": ("cuda_sm90/narrow_attend.cuh", "if (live < Config::kTokens) zero_tail(live, cursor_);", "", True),
+    "empty rows": ("cuda_sm90/narrow_cta.cuh", "write_empty_rows<T>(p_, Config::kRank, companion, 96);", "", True),
+    "row bound": ("cuda_sm90/narrow_merge.cuh", "if (!valid || r >= num_rows_) return;", "if (!valid) return;", True),
+    "rounded sums": ("cuda_sm90/narrow_merge.cuh", "rounded == 0 ? 0.0f : 1.0f / rounded;", "rounded == 0 ? 0.0f : 1.0f / exact;", True),
+    "box is free": ("cuda_sm90/narrow_attend.cuh", "ptx::mbarrier_wait(&small_.empty[next.slot], next.phase ^ 1);", "", True),
+    "box is full": ("cuda_sm90/narrow_attend.cuh", "ptx::mbarrier_wait(&small_.full[cursor.slot], cursor.phase);", "", True),
+    "weights to all": ("cuda_sm90/narrow_attend.cuh", "group_sync();  // weights and zeros: all to the tensor cores", "", True),
+    "maxima to all": ("cuda_sm90/narrow_attend.cuh", "group_sync();  // maxima: every warp's to every warp", "", True),
+    "boxes to all": ("cuda_sm90/narrow_merge.cuh", "consumer_sync();  // boxes and factors: all to all", "", True),
+    "piece to leader": ("cuda_sm90/narrow_merge.cuh", "consumer_sync();  // the piece: all to the leader", "", True),
+    "wait for pieces": ("cuda_common/piece_meeting.cuh", "if ((now & 0xFFFF) >= count) return true;", "return true;", True),
+    "counter cleared": ("cuda_common/piece_meeting.cuh", "*counter = 0;", ";", True),
+    "wide: mask": ("cuda_sm90/wide_attend.cuh", "if ((tile + 1) * Config::kTokens > kv_len_ - q_len_ + 1) mask(s, tile);", "", True),
+    "wide: tail zeros": ("cuda_sm90/wide_attend.cuh", "if (live < Config::kTokens) zero_tail(i, live);", "", True),
+    "wide: box is free": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.empty[slot], phase ^ 1);", "", True),
+    "wide: box is full": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.full[first + b], parity);", "", True),
+    "wide: query is free": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.query_empty, requests_ % 2 ^ 1);", "", True),
+    "wide: query is there": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.query_full, requests_ % 2);", "", True),
+    "wide: no lane late": ("cuda_sm90/wide_attend.cuh", "__syncwarp();  // no lane waits for this query any more", "", True),
+    "wide: row bound": ("cuda_sm90/wide_merge.cuh", "const bool live = row(local) < num_rows_;", "const bool live = true;", True),
+    "wide: piece to leader": ("cuda_sm90/wide_merge.cuh", "consumer_sync();  // the piece: all to the leader", "", True),
+    "wide: sums to all": ("cuda_sm90/wide_merge.cuh", "consumer_sync();  // sums: each group's to the other; both are done with weights and maxima", "", True),
     # Nobody waits for anybody: slower, and the same bits.
-    "no patience": ("narrow_config.cuh", "kPatience = 1 << 18", "kPatience = 0", False),
+    "no patience": ("cuda_sm90/narrow_config.cuh", "kPatience = 1 << 18", "kPatience = 0", False),
 }
 
 
@@ -60,10 +70,10 @@ def run(command, build, log, **environment):
 def build_mutant(name, build, folder, lines):
     file, old, new, _ = MUTANTS[name]
     folder.mkdir(parents=True)
-    text = (ROOT / "src" / KERNEL / file).read_text(encoding="utf-8")
+    text = (ROOT / "src" / KERNELS / file).read_text(encoding="utf-8")
     if old not in text:
         raise SystemExit(f"{name}: {file} has no line '{old}'")
-    target = folder / "src" / KERNEL / file
+    target = folder / "src" / KERNELS / file
     target.parent.mkdir(parents=True)
     target.write_text(text.replace(old, new), encoding="utf-8")
     line, link = lines
@@ -81,8 +91,8 @@ def test_mutant(build, folder):
     """Whether the tests fail, and how."""
     log = folder / "mutants.log"
     log.unlink(missing_ok=True)
-    failed = run(f"timeout 200 {folder}/attention_tests --gtest_filter='{FILTER}'", build, log,
-                 LATENT_TEST_CASES=os.environ.get("LATENT_TEST_CASES", "6")) != 0
+    failed = run(f"timeout 300 {folder}/attention_tests --gtest_filter='{FILTER}'", build, log,
+                 LATENT_TEST_CASES=os.environ.get("LATENT_TEST_CASES", "8")) != 0
     text = log.read_text(encoding="utf-8", errors="replace")
     if " ran. (" not in text and not failed:
         raise SystemExit(f"{folder}/attention_tests ran nothing")
@@ -107,7 +117,7 @@ def main():
         for name, (failed, how) in zip(names, pool.map(lambda name: test_mutant(build, folder[name]), names)):
             right = failed == MUTANTS[name][3]
             wrong += not right
-            print(f"{'ok ' if right else 'BAD'} {name:<16} {'killed by ' + how if failed else 'survives'}", flush=True)
+            print(f"{'ok ' if right else 'BAD'} {name:<21} {'killed by ' + how if failed else 'survives'}", flush=True)
     sys.exit(wrong != 0)
 
 

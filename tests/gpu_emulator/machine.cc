@@ -38,6 +38,16 @@ struct Pending {
   std::function<void()> work;
 };
 
+// Threads that are left behind: a warp of one CTA, or a lane of each of its warps.
+struct Laggards {
+  int cta, warp, lane;  // warp or lane is -1
+
+  bool have(const Fiber& f) const {
+    const auto thread = static_cast<int>(f.index.x);
+    return static_cast<int>(f.cta->index.x) == cta && (thread / 32 == warp || thread % 32 == lane);
+  }
+};
+
 struct Machine {
   Launch launch;
   const std::function<void(unsigned char*)>* kernel = nullptr;
@@ -46,6 +56,8 @@ struct Machine {
   std::vector<Fiber*> runnable;
   std::vector<Pending> pending;
   std::mt19937_64 random;
+  Laggards laggards{};
+  uint64_t turns_a_copy = 64;  // in the mean, while there is something else to do
   Context scheduler;
   const void* scheduler_stack = nullptr;
   size_t scheduler_stack_bytes = 0;
@@ -224,14 +236,28 @@ uint32_t to_address(const void* shared) {
 
 namespace {
 
+Laggards draw_laggards(std::mt19937_64& random, const Launch& launch) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint64_t>(n)); };
+  const bool by_warp = below(2) == 0;
+  return {.cta = below(launch.ctas),
+          .warp = by_warp ? below(launch.threads / 32) : -1,
+          .lane = by_warp ? -1 : below(32)};
+}
+
+// Puts one of those that can run last. Laggards get a turn where others get 64.
+void draw_next(Machine& m) {
+  do std::swap(m.runnable[m.random() % m.runnable.size()], m.runnable.back());
+  while (m.laggards.have(*m.runnable.back()) && m.random() % 64 != 0);
+}
+
 // One of those that can run, or a copy that is under way, or nothing if that is all there is.
 void take_turn(Machine& m) {
-  if (!m.pending.empty() && (m.runnable.empty() || m.random() % 64 == 0)) do_some_work();
+  if (!m.pending.empty() && (m.runnable.empty() || m.random() % m.turns_a_copy == 0)) do_some_work();
   if (m.runnable.empty()) {
     if (m.pending.empty()) m.failure = describe_stuck();
     return;
   }
-  std::swap(m.runnable[m.random() % m.runnable.size()], m.runnable.back());
+  draw_next(m);
   Fiber* f = m.runnable.back();
   m.runnable.pop_back();
   Cta* cta = f->cta;
@@ -251,6 +277,8 @@ std::string run(const Launch& launch, const std::function<void(unsigned char* sh
   m.launch = launch;
   m.kernel = &kernel;
   m.random.seed(launch.seed);
+  m.laggards = draw_laggards(m.random, launch);
+  if (m.random() % 2 == 0) m.turns_a_copy = 4096;
   machine = &m;
   const auto at_once = launch.ctas_at_once == 0 ? static_cast<size_t>(launch.ctas) : launch.ctas_at_once;
   int started = 0;
