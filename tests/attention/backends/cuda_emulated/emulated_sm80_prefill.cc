@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention/backends/cuda_emulated/emulated_sm80_prefill.h"
-
+#include "attention/backends/cuda_emulated/emulated_prefill.h"
 #include "attention/backends/cuda_sm80/prefill_cta.cuh"
 #include "base/check.h"
 #include "gpu_emulator/emulator.h"

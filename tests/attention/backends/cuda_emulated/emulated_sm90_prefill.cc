@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "attention/backends/cuda_emulated/emulated_sm90_prefill.h"
-
+#include "attention/backends/cuda_emulated/emulated_prefill.h"
 #include "attention/backends/cuda_sm90/prefill_attend.cuh"
 #include "base/check.h"
 #include "gpu_emulator/emulator.h"

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "attention/conformance/oracle.h"
-#include "attention/conformance/problem.h"
+#include "attention/conformance/random_cases.h"
 #include "testing/compare.h"
 #include "testing/random.h"
 #include "testing/sanitizer.h"
@@ -20,6 +20,7 @@ using conformance::Case;
 using conformance::Inputs;
 using conformance::Layout;
 using conformance::Outputs;
+using conformance::random_layout;
 
 Case random_case(Random& random, int rows) {
   Case c;
@@ -43,16 +44,6 @@ Case random_case(Random& random, int rows) {
   if (random.integer(0, 2) == 0)  // whole requests a part
     for (auto& request : c.requests) request.kv_len = c.requests[0].kv_len;
   return c;
-}
-
-Layout random_layout(Random& random) {
-  return {.seed = static_cast<uint64_t>(random.integer(0, 1 << 30)),
-          .poison = one_of(random, {PoisonPattern::kNan, PoisonPattern::kInf, PoisonPattern::kLarge}),
-          .padded_rows = static_cast<int>(random.integer(0, 3)),
-          .padded_requests = static_cast<int>(random.integer(0, 3)),
-          .spare_columns = static_cast<int>(random.integer(0, 3)),
-          .strided = random.integer(0, 1) == 1,
-          .with_lse = random.integer(0, 3) != 0};
 }
 
 void expect_same(const Outputs& a, const Outputs& b, const std::string& what) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The prefill kernels of cuda_sm90 on the emulator of tests/gpu_emulator, as a backend that reads host
-// memory.
+// The prefill kernels on the emulator of tests/gpu_emulator, as backends that read host memory. run() CHECKs
+// that the kernel ends and leaves its counter zero.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,9 @@ struct PrefillEmulation {
   uint64_t seed = 1;
 };
 
-// Serves 192/128 and 256/256 in bf16 and f16. run() CHECKs that the kernel ends and leaves its counter zero.
+// Serves bf16 and f16 in widths that are multiples of 8.
+std::unique_ptr<attention::PrefillBackend> make_emulated_sm80_prefill(const PrefillEmulation& emulation);
+// Serves 192/128 and 256/256 in bf16 and f16.
 std::unique_ptr<attention::PrefillBackend> make_emulated_sm90_prefill(const PrefillEmulation& emulation);
 
 }  // namespace latent::testing

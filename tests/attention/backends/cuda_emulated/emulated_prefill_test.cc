@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the conformance suite asks of cuda_sm90's prefill on a GPU, on the emulator: few and small problems,
+// What the conformance suite asks of the prefill kernels on a GPU, on the emulator: few and small problems,
 // many schedules.
-#include "attention/backends/cuda_emulated/emulated_sm90_prefill.h"
+#include "attention/backends/cuda_emulated/emulated_prefill.h"
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,41 @@ using conformance::PrefillInputs;
 using conformance::PrefillLayout;
 using conformance::PrefillOutputs;
 
-PrefillCase random_case(Random& random) {
+struct Widths {
+  int nope, rope, v;
+};
+
+// What one backend serves.
+struct Served {
+  const char* name;
+  std::unique_ptr<attention::PrefillBackend> (*make)(const PrefillEmulation&);
+  std::vector<Widths> widths;
+};
+
+void PrintTo(const Served& served, std::ostream* to) { *to << served.name; }
+
+const Served kServed[] = {
+    {"cuda_sm80",
+     make_emulated_sm80_prefill,
+     {{128, 64, 128},
+      {192, 64, 256},
+      {64, 32, 64},
+      {40, 24, 72},
+      {0, 64, 8},
+      {24, 0, 40},
+      {0, 8, 16},
+      {248, 8, 248}}},
+    {"cuda_sm90", make_emulated_sm90_prefill, {{128, 64, 128}, {128, 64, 128}, {192, 64, 256}}},
+};
+
+PrefillCase random_case(Random& random, const std::vector<Widths>& widths) {
   PrefillCase c;
   c.seed = random.seed();
-  const bool wide = random.integer(0, 2) == 0;
+  const Widths w = widths[static_cast<size_t>(random.integer(0, static_cast<int64_t>(widths.size()) - 1))];
   c.attrs = {.num_heads = static_cast<int>(random.integer(1, 3)),
-             .nope_dim = wide ? 192 : 128,
-             .rope_dim = 64,
-             .v_dim = wide ? 256 : 128,
+             .nope_dim = w.nope,
+             .rope_dim = w.rope,
+             .v_dim = w.v,
              .softmax_scale = 0.1147214f,
              .causal = random.integer(0, 2) != 0};
   c.dtype = one_of(random, {DType::kBF16, DType::kF16});
@@ -50,15 +77,19 @@ PrefillLayout random_layout(Random& random) {
           .launches = static_cast<int>(random.integer(1, 2))};
 }
 
-PrefillOutputs run(const PrefillInputs& in, const PrefillEmulation& emulation, const PrefillLayout& layout) {
-  return conformance::run(*make_emulated_sm90_prefill(emulation), in, layout);
-}
+class EmulatedPrefill : public ::testing::TestWithParam<Served> {
+ protected:
+  static PrefillOutputs run(const PrefillInputs& in, const PrefillEmulation& emulation,
+                            const PrefillLayout& layout) {
+    return conformance::run(*GetParam().make(emulation), in, layout);
+  }
+};
 
 // contract: C1 C2 C3 C4 C9
-TEST(EmulatedSm90Prefill, any_schedule_and_layout_gives_the_same_bits_within_the_bound) {
+TEST_P(EmulatedPrefill, any_schedule_and_layout_gives_the_same_bits_within_the_bound) {
   for (uint64_t i = 0; i < 8 && !HasFailure(); ++i) {
     Random random(test_seed(i));
-    const PrefillCase c = random_case(random);
+    const PrefillCase c = random_case(random, GetParam().widths);
     const PrefillInputs in(c);
     const auto truth = find_truth(in, unit_roundoff(c.dtype));
     const PrefillOutputs first = run(in, {.seed = random.seed()}, random_layout(random));
@@ -75,6 +106,9 @@ TEST(EmulatedSm90Prefill, any_schedule_and_layout_gives_the_same_bits_within_the
         << to_string(c);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(All, EmulatedPrefill, ::testing::ValuesIn(kServed),
+                         [](const auto& served) { return std::string(served.param.name); });
 
 }  // namespace
 }  // namespace latent::testing
