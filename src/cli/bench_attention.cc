@@ -28,7 +28,7 @@ using attention::Backend;
 constexpr double kDevicePoolGb = 14;
 
 struct AttentionFlags {
-  std::vector<int> heads = {16}, q_lens = {1}, batches = {1}, lens = {8192};
+  std::vector<int> heads = {16}, q_lens = {1}, batches = {1}, padded = {0}, lens = {8192};
   std::string lengths = "equal", kv_cache = "bf16", op = "decode";
   std::vector<std::string> protocols = {"burst"};
   std::vector<std::string> backends;
@@ -127,12 +127,14 @@ std::vector<BenchCase> chosen_cases(const AttentionFlags& flags) {
     for (const int q_len : flags.q_lens)
       for (const int batch : flags.batches)
         for (const int len : flags.lens)
-          cases.push_back({.heads = heads,
-                           .q_len = q_len,
-                           .batch = batch,
-                           .len = len,
-                           .cache = cache_dtype(flags),
-                           .varied = flags.lengths == "varied"});
+          for (const int padded : flags.padded)
+            cases.push_back({.heads = heads,
+                             .q_len = q_len,
+                             .batch = batch,
+                             .len = len,
+                             .cache = cache_dtype(flags),
+                             .padded = padded,
+                             .varied = flags.lengths == "varied"});
   return cases;
 }
 
@@ -167,6 +169,13 @@ Result<std::vector<const Backend*>> chosen_backends(const AttentionFlags& flags,
     if (!home.refusal && home.on_device == has_device && !is_reference) chosen.push_back(b);
   }
   return chosen;
+}
+
+std::optional<attention::Refusal> refuse(const Backend& backend, const InputSets& inputs) {
+  const auto ours = attention::backends();
+  const bool is_rival = std::find(ours.begin(), ours.end(), &backend) == ours.end();
+  if (is_rival && inputs.problem().padded > 0) return attention::Refusal{"knows no padded rows"};
+  return backend.supports(inputs.desc());
 }
 
 class AttentionBench {
@@ -210,7 +219,7 @@ class AttentionBench {
     if (!inputs) return inputs.error();
     std::vector<Contestant> contestants;
     for (const Backend* b : backends_) {
-      if (const auto refusal = b->supports(inputs->desc())) {
+      if (const auto refusal = refuse(*b, *inputs)) {
         log(LogLevel::kWarn, "{}: {} {}", to_string(c), b->name(), refusal->reason);
         continue;
       }
@@ -253,6 +262,7 @@ nlohmann::json row_json(const Row& row) {
   nlohmann::json json = {{"heads", row.problem.heads},
                          {"q_len", row.problem.q_len},
                          {"batch", row.problem.batch},
+                         {"padded", row.problem.padded},
                          {"len", row.problem.len},
                          {"cache", to_string(row.problem.cache)},
                          {"lengths", row.problem.varied ? "varied" : "equal"},
@@ -274,15 +284,16 @@ nlohmann::json row_json(const Row& row) {
 }
 
 void print_rows(const AttentionBench& bench, const Machine& machine) {
-  fmt::print("{:>5} {:>2} {:>5} {:>6} {:<7} {:<9} {:<10} {:>9} {:>6} {:>8} {:>9} {:>6} {:>8} {:>9}\n",
-             "heads", "q", "batch", "len", "lengths", "protocol", "backend", "us", "TB/s", "TFLOP/s",
-             "floor us", "share", "plan us", "diff");
+  fmt::print("{:>5} {:>2} {:>5} {:>6} {:>6} {:<7} {:<9} {:<10} {:>9} {:>6} {:>8} {:>9} {:>6} {:>8} {:>9}\n",
+             "heads", "q", "batch", "padded", "len", "lengths", "protocol", "backend", "us", "TB/s",
+             "TFLOP/s", "floor us", "share", "plan us", "diff");
   for (const Row& r : bench.rows()) {
     const BenchWork work = work_of(r.problem);
     fmt::print(
-        "{:>5} {:>2} {:>5} {:>6} {:<7} {:<9} {:<10} {:>9.2f} {:>6.3f} {:>8.2f} {:>9.2f} {:>5.1f}% {:>8.2f} "
+        "{:>5} {:>2} {:>5} {:>6} {:>6} {:<7} {:<9} {:<10} {:>9.2f} {:>6.3f} {:>8.2f} {:>9.2f} {:>5.1f}% "
+        "{:>8.2f} "
         "{:>9.1e}\n",
-        r.problem.heads, r.problem.q_len, r.problem.batch, r.problem.len,
+        r.problem.heads, r.problem.q_len, r.problem.batch, r.problem.padded, r.problem.len,
         r.problem.varied ? "varied" : "equal", to_string(r.protocol), r.backend, 1e6 * r.timing.seconds,
         1e-12 * work.bytes / r.timing.seconds, 1e-12 * work.flops / r.timing.seconds, 1e6 * r.floor_seconds,
         100 * r.floor_seconds / r.timing.seconds, 1e6 * r.plan_seconds, r.difference);
@@ -315,6 +326,10 @@ Status check_flags(const AttentionFlags& flags) {
   if (Status s = in_range("--heads", flags.heads, 1024); !s) return s;
   if (Status s = in_range("--q-len", flags.q_lens, 8); !s) return s;
   if (Status s = in_range("--batch", flags.batches, 4096); !s) return s;
+  for (const int padded : flags.padded)
+    if (padded < 0 || padded > 1 << 16)
+      return make_error(ErrorCode::kInvalidArgument, "--padded {}; each must be from 0 to {}", padded,
+                        1 << 16);
   if (Status s = in_range("--len", flags.lens, 1 << 20); !s) return s;
   for (const int context : flags.contexts)
     if (context < 0 || context > 1 << 20)
@@ -383,6 +398,7 @@ void add_bench_attention(CLI::App& bench, Action& action, std::vector<const atte
   add_list("--heads", flags->heads, "Query heads, like 16,64,128");
   add_list("--q-len", flags->q_lens, "Query tokens of a request");
   add_list("--batch", flags->batches, "Requests");
+  add_list("--padded", flags->padded, "Padded rows after the last request's, as a captured graph has them");
   add_list("--len", flags->lens, "Tokens in the cache of a request; with --prefill, new tokens");
   add_list("--context", flags->contexts, "With --prefill: tokens before the new ones");
   command->add_flag("--prefill", flags->prefill, "Prompts over projected keys and values, 192/128, causal");

@@ -44,6 +44,17 @@ TEST_F(BenchAttention, caches_of_codes_are_read_by_every_backend_alike) {
   }
 }
 
+TEST_F(BenchAttention, padded_rows_are_written_by_every_backend_alike) {
+  const Outcome run = bench(
+      {"--heads", "2", "--len", "70", "--padded", "0,5", "--backend", "cpu,ref", "--threads", "1", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json rows = parse(run.out)["rows"];
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[3]["padded"], 5);
+  for (const Json& row : rows) EXPECT_LT(row["difference_to_first"], 1e-2) << row;
+  EXPECT_EQ(bench({"--padded", "-1"}).exit_code, 2);
+}
+
 TEST_F(BenchAttention, every_protocol_gives_a_row) {
   const Outcome run = bench({"--heads", "1", "--len", "64", "--backend", "cpu", "--threads", "1",
                              "--protocol", "warm,burst", "--json"});

@@ -11,16 +11,16 @@ def main():
     bench = json.load(open(sys.argv[1], encoding="utf-8"))
     cases = {}
     for row in bench["rows"]:
-        key = (row["heads"], row["q_len"], row["batch"], row["len"], row["lengths"], row["protocol"])
+        key = (row["heads"], row["q_len"], row["batch"], row.get("padded", 0), row["len"], row["lengths"], row["protocol"])
         cases.setdefault(key, {})[row["backend"]] = row
     names = list(dict.fromkeys(row["backend"] for row in bench["rows"]))
     ceilings = bench["ceilings"]
     print(f"{ceilings['machine']}; read ceiling {ceilings['read_bytes_per_s'] * 1e-12:.3f} TB/s; commit {bench['commit']}")
-    head = f"{'heads':>5} {'q':>2} {'batch':>5} {'len':>6} {'lengths':<7} {'protocol':<9} {'floor us':>9}"
+    head = f"{'heads':>5} {'q':>2} {'batch':>5} {'padded':>6} {'len':>6} {'lengths':<7} {'protocol':<9} {'floor us':>9}"
     print(head + "".join(f" | {name:>10} us  share   plan" for name in names) + " | against the last")
     for key, rows in cases.items():
         first = next(iter(rows.values()))
-        line = f"{key[0]:>5} {key[1]:>2} {key[2]:>5} {key[3]:>6} {key[4]:<7} {key[5]:<9} {first['floor_us']:>9.1f}"
+        line = f"{key[0]:>5} {key[1]:>2} {key[2]:>5} {key[3]:>6} {key[4]:>6} {key[5]:<7} {key[6]:<9} {first['floor_us']:>9.1f}"
         for name in names:
             row = rows.get(name)
             if row is None:

@@ -11,8 +11,8 @@
 namespace latent::cli {
 
 std::string to_string(const BenchCase& c) {
-  return fmt::format("heads {}, q {}, batch {}, {} {}, cache {}", c.heads, c.q_len, c.batch, c.len,
-                     c.varied ? "varied" : "equal", latent::to_string(c.cache));
+  return fmt::format("heads {}, q {}, batch {} and {} padded rows, {} {}, cache {}", c.heads, c.q_len,
+                     c.batch, c.padded, c.len, c.varied ? "varied" : "equal", latent::to_string(c.cache));
 }
 
 std::vector<int32_t> kv_lens(const BenchCase& c) {
@@ -29,10 +29,10 @@ std::vector<int32_t> kv_lens(const BenchCase& c) {
 BenchWork work_of(const BenchCase& c) {
   const std::vector<int32_t> lens = kv_lens(c);
   const int64_t tokens = std::accumulate(lens.begin(), lens.end(), int64_t{0});
-  const double rows = double{1} * c.batch * c.q_len * c.heads;
+  const double rows = double{1} * c.batch * c.q_len * c.heads, padded = double{1} * c.padded * c.heads;
   return {.tokens = tokens,
           .bytes = static_cast<double>(tokens) * static_cast<double>(bench_layout(c.cache).token_bytes()) +
-                   2.0 * rows * (kBenchWidth + kBenchKvRank),
+                   2.0 * rows * (kBenchWidth + kBenchKvRank) + 2.0 * padded * kBenchKvRank,
           .flops = 2.0 * c.heads * c.q_len * static_cast<double>(tokens) * (kBenchWidth + kBenchKvRank)};
 }
 

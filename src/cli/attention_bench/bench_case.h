@@ -27,6 +27,7 @@ struct BenchCase {
   int batch = 1;
   int len = 8192;  // tokens in the cache of a request, their mean if varied
   DType cache = DType::kBF16;
+  int padded = 0;       // rows of q and out after those of the last request, as a captured graph has them
   bool varied = false;  // normal with deviation len / 2, clipped to [16, 2 len], from a fixed seed
 };
 
@@ -35,8 +36,8 @@ std::string to_string(const BenchCase& c);
 // [batch], the same for every input set.
 std::vector<int32_t> kv_lens(const BenchCase& c);
 
-// What a call must do: every cached token read once, queries read once, outputs written once; products as if
-// every query saw every key.
+// What a call must do: every cached token read once, queries read once, outputs written once, zeros of padded
+// rows too; products as if every query saw every key.
 struct BenchWork {
   int64_t tokens = 0;  // in the caches of all requests
   double bytes = 0;

@@ -122,7 +122,7 @@ Result<InputSets> InputSets::create(Machine& machine, const BenchCase& c, PagePo
     return make_error(ErrorCode::kInvalidArgument,
                       "{} pages of cache do not fit a pool of {}; --pool-gb {:.4f} holds them", pages_of(c),
                       pool.num_pages(), 1e-9 * static_cast<double>((pages_of(c) + 1) * pool.page_bytes()));
-  const int64_t batch = c.batch, tokens = batch * c.q_len;
+  const int64_t batch = c.batch, tokens = batch * c.q_len + c.padded;
   const int64_t columns = pages_of(*std::max_element(in.kv_lens_.begin(), in.kv_lens_.end()));
   const int64_t rows = tokens * c.heads, ids = 2 * batch + 1;
   const int64_t sizes[] = {rows * kBenchWidth * 2, rows * kBenchKvRank * 2, rows * 4,
@@ -166,7 +166,7 @@ attention::MlaDesc InputSets::desc() const {
 }
 
 attention::Limits InputSets::limits(int num_threads) const {
-  return {.max_tokens = case_.batch * case_.q_len,
+  return {.max_tokens = case_.batch * case_.q_len + case_.padded,
           .max_seqs = case_.batch,
           .max_kv_len = *std::max_element(kv_lens_.begin(), kv_lens_.end()),
           .num_threads = num_threads};

@@ -37,7 +37,7 @@ class CpuBackend final : public Backend {
 
   void run(const ops::MlaAttentionParams& params, const Plan& plan,
            const kernels::KernelContext& context) const override {
-    cpu::write_rows_without_keys(params);
+    cpu::write_rows_without_keys(params, context.num_threads);
     if (is_absorbed(params.attrs))
       cpu::run_absorbed(params, plan, context);
     else

@@ -18,6 +18,6 @@ void write_lane(const ops::MlaAttentionParams& params, const LaneEngine& engine,
 
 // Zeros and -inf for every row that has no keys: padded ones, and those of requests shorter than their
 // queries.
-void write_rows_without_keys(const ops::MlaAttentionParams& params);
+void write_rows_without_keys(const ops::MlaAttentionParams& params, int num_threads);
 
 }  // namespace latent::attention::cpu
