@@ -20,7 +20,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 KERNELS = "attention/backends/"
 SOURCE = "emulated_sm90.cc"
-FILTER = "*EmulatedSm90*"
+FILTER = "*EmulatedDecode*"
 
 # name: file, what is changed, into what, whether the suite must fail
 MUTANTS = {
@@ -47,6 +47,13 @@ MUTANTS = {
     "wide: row bound": ("cuda_sm90/wide_merge.cuh", "const bool live = row(local) < num_rows_;", "const bool live = true;", True),
     "wide: piece to leader": ("cuda_sm90/wide_merge.cuh", "consumer_sync();  // the piece: all to the leader", "", True),
     "wide: sums to all": ("cuda_sm90/wide_merge.cuh", "consumer_sync();  // sums: each group's to the other; both are done with weights and maxima", "", True),
+    "sm80: mask": ("cuda_sm80/decode_attend.cuh", "x[j] = token < keys ? score * scale : -INFINITY;", "x[j] = score * scale;", True),
+    "sm80: tail zeros": ("cuda_sm80/decode_attend.cuh", "ptx::cp_async_16(to + i + at, from + i + at, live);", "ptx::cp_async_16(to + i + at, from + i + at, true);", True),
+    "sm80: tile is there": ("cuda_sm80/decode_attend.cuh", "wait_for_all_but(stages_ - 2);", "wait_for_all_but(stages_ - 1);", True),
+    "sm80: query to all": ("cuda_sm80/decode_attend.cuh", "__syncthreads();  // the query: all to all", "", True),
+    "sm80: scores to all": ("cuda_sm80/decode_attend.cuh", "__syncthreads();  // scores: warps to softening threads", "", True),
+    "sm80: weights to all": ("cuda_sm80/decode_attend.cuh", "__syncthreads();  // weights, rescale: softening threads to warps", "", True),
+    "sm80: row bound": ("cuda_sm80/decode_merge.cuh", "if (row(local) >= num_rows_) return;", "", True),
     # Nobody waits for anybody: slower, and the same bits.
     "no patience": ("cuda_sm90/narrow_config.cuh", "kPatience = 1 << 18", "kPatience = 0", False),
 }

@@ -6,6 +6,10 @@
 namespace latent::emulator {
 namespace {
 
+void do_copy(const Copy16& c) {
+  c.from == nullptr ? std::memset(c.to, 0, 16) : std::memcpy(c.to, c.from, 16);
+}
+
 struct BoxCopy {
   Cta* cta;
   void* to;
@@ -39,14 +43,24 @@ void do_box(const BoxCopy& c) {
 }  // namespace
 
 void copy_16(void* shared, const void* global) {
-  self().copies.push_back({shared, global});
-  if (!launch().lazy) wait_for_copies();
+  if (launch().lazy)
+    self().copies.push_back({shared, global});
+  else
+    do_copy({shared, global});
 }
 
-void wait_for_copies() {
-  for (const Copy16& c : self().copies)
-    c.from == nullptr ? std::memset(c.to, 0, 16) : std::memcpy(c.to, c.from, 16);
-  self().copies.clear();
+void commit_copies() { self().copy_groups.push_back(self().copies.size()); }
+
+void wait_for_copies(size_t pending_groups) {
+  std::vector<size_t>& groups = self().copy_groups;
+  if (groups.size() <= pending_groups) return;
+  const auto done = static_cast<long>(groups.size() - pending_groups);
+  std::vector<Copy16>& copies = self().copies;
+  const size_t end = groups[static_cast<size_t>(done - 1)];
+  for (size_t i = 0; i < end; ++i) do_copy(copies[i]);
+  copies.erase(copies.begin(), copies.begin() + static_cast<long>(end));
+  groups.erase(groups.begin(), groups.begin() + done);
+  for (size_t& group : groups) group -= end;
 }
 
 void load_box(void* shared, const TensorMap& map, int x, int y, int z, void* barrier) {

@@ -73,9 +73,10 @@ struct Fiber {
   Index3 index;
   int registers = 0;
   const char* waits_for = "";
-  std::vector<Product> products;  // issued, not yet done
-  std::vector<size_t> groups;     // ends of committed groups among them
-  std::vector<Copy16> copies;     // issued, not yet done
+  std::vector<Product> products;    // issued, not yet done
+  std::vector<size_t> groups;       // ends of committed groups among them
+  std::vector<Copy16> copies;       // issued, not yet done
+  std::vector<size_t> copy_groups;  // ends of committed groups among them
   std::unique_ptr<struct Context> context;
   Warp& warp() const { return cta->warps[index.x / 32]; }
   int lane() const { return static_cast<int>(index.x % 32); }
@@ -123,7 +124,8 @@ void change_registers(int to);
 
 // Copies.
 void copy_16(void* shared, const void* global);
-void wait_for_copies();
+void commit_copies();
+void wait_for_copies(size_t pending_groups);
 void load_box(void* shared, const TensorMap& map, int x, int y, int z, void* barrier);
 
 // Products.

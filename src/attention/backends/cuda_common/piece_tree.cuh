@@ -6,6 +6,7 @@
 #pragma once
 
 #include "attention/backends/cuda_common/partition.cuh"
+#include "prim/ptx_sm80.cuh"
 
 namespace latent::attention::cuda {
 
@@ -22,14 +23,14 @@ __device__ inline bool climb_tree(const Pieces& pieces, int part, int32_t* arriv
     if (middle >= pieces.count) continue;  // nobody on the right
     const bool is_left = piece < middle;
     steps.store(slot_of(pieces, is_left ? group : middle));
-    __threadfence();
+    ptx::fence_gpu();
     steps.sync();  // every thread's state is out before the counter says so
     if (is_leader) {
       int32_t* counter = arrived + int64_t{slot_of(pieces, middle)} * stride;
       const int before = atomicAdd(counter, 1);
       if (before == 1) *counter = 0;  // nobody looks at it again in this launch
       *flag = before;
-      __threadfence();
+      ptx::fence_gpu();
     }
     steps.sync();  // the flag: the leader to all
     if (*flag == 0) return false;

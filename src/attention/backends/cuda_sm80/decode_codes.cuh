@@ -14,7 +14,7 @@
 #pragma once
 
 #include "attention/backends/cuda_common/codes.cuh"
-#include "attention/backends/cuda_sm80/decode_kernel.cuh"
+#include "attention/backends/cuda_sm80/decode_cta.cuh"
 
 namespace latent::attention::cuda {
 
@@ -68,73 +68,55 @@ __device__ void DecodeCta<T, Config>::load_query_codes() {
 }
 
 template <class T, class Config>
-__device__ void DecodeCta<T, Config>::load_key_codes(int tile, int stage) {
-  constexpr int kChunks = Config::CodeRow::kBytes / 16;
-  const auto* cache = static_cast<const unsigned char*>(p_.cache);
-  const int32_t* table = p_.block_table + seq_ * p_.table_stride;
-  unsigned char* to = keys_ + stage * Config::kStageBytes;
-  for (int i = threadIdx.x; i < Config::kTokens * kChunks; i += Config::kThreads) {
-    const int local = i / kChunks, at = i % kChunks * 16;
-    const int token = tile * Config::kTokens + local;
-    const bool live = token < kv_len_;
-    const unsigned char* from = cache;
-    if (live)
-      from += table[token / p_.page_tokens] * p_.cache_page_stride +
-              token % p_.page_tokens * p_.cache_row_stride + at;
-    ptx::cp_async_16(to + local * Config::CodeRow::kStride + at, from, live);
-  }
-}
-
-template <class T, class Config>
 __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
-  const int row_tile = warp_ / Config::kColumnWarps;
-  const int first_token = warp_ % Config::kColumnWarps * Config::kScoreTiles * 8;
-  const Product* query = shared_.query + (row_tile * 16 + lane_ % 16) * Config::kKeyStride + lane_ / 16 * 8;
+  const int first_token = score_token();
   // Four 8x8 blocks of 16-bit pairs: columns k..k+63 of 8 tokens.
   const unsigned char* key = keys + (first_token + lane_ % 8) * Config::CodeRow::kStride + lane_ / 8 * 16;
-  constexpr int kGroupColumns = Config::CodeRow::kColumns / Config::kScaleGroups;
-  float s[Config::kScoreTiles][4] = {};
-#pragma unroll 1
-  for (int g = 0; g < Config::kScaleGroups; ++g) {
-    float sums[Config::kScoreTiles][2][4] = {};
-#pragma unroll 3
-    for (int k = g * kGroupColumns; k < (g + 1) * kGroupColumns; k += 64) {
-      uint32_t a[4][4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) ptx::ldmatrix_x4(a[j], query + k + j * 16);
-#pragma unroll
-      for (int n = 0; n < Config::kScoreTiles; ++n) {
-        uint32_t b[4];
-        ptx::ldmatrix_x4(b, key + n * 8 * Config::CodeRow::kStride + k);
-#pragma unroll
-        for (int j = 0; j < 4; ++j)
-          ptx::mma_m16n8k16<Product>(sums[n][j % 2], a[j], decode2<0>(b[j]), decode2<1>(b[j]));
-      }
-    }
+  float s[Config::kScoreTiles][4] = {}, sums[Config::kScoreTiles][2][4] = {};
+  // Adds what was summed since the last time, times its scale: `scale(token)`.
+  const auto scale_sums = [&](const auto& scale) {
 #pragma unroll
     for (int n = 0; n < Config::kScoreTiles; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float scale = p_.cache_scale;
-        if constexpr (Config::kCodes == Codes::kBlocks)
-          scale = reinterpret_cast<const float*>(
-              keys + (first_token + n * 8 + lane_ % 4 * 2 + i % 2) * Config::CodeRow::kStride +
-              Config::kRank)[g];
-        s[n][i] = fmaf(scale, sums[n][0][i] + sums[n][1][i], s[n][i]);
+        s[n][i] =
+            fmaf(scale(first_token + n * 8 + lane_ % 4 * 2 + i % 2), sums[n][0][i] + sums[n][1][i], s[n][i]);
+        sums[n][0][i] = sums[n][1][i] = 0;
       }
+  };
+#pragma unroll
+  for (int i = 0; i < Config::kPartSteps; ++i) {
+    const int step = first_step() + i;
+    if (!has_step(i)) break;
+    if (!Config::kKeepsQuery) take_query(i);
+    const auto& query = query_[Config::kKeepsQuery ? i : 0];
+#pragma unroll
+    for (int n = 0; n < Config::kScoreTiles; ++n) {
+      uint32_t b[4];
+      ptx::ldmatrix_x4(b, key + n * 8 * Config::CodeRow::kStride + step * Config::kStepColumns);
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        ptx::mma_m16n8k16<Product>(sums[n][j % 2], query[j], decode2<0>(b[j]), decode2<1>(b[j]));
+    }
+    if (Config::kCodes == Codes::kBlocks && i % 2 == 1)
+      scale_sums([&](int token) {
+        return reinterpret_cast<const float*>(keys + token * Config::CodeRow::kStride +
+                                              Config::kRank)[step / 2];
+      });
   }
-  const float low = shared_.query_drop[row_tile * 16 + lane_ / 4];
-  const float high = shared_.query_drop[row_tile * 16 + lane_ / 4 + 8];
+  if (Config::kCodes == Codes::kOneScale) scale_sums([&](int) { return p_.cache_scale; });
+  const float low = shared_.query_drop[score_row_tile() * 16 + lane_ / 4];
+  const float high = shared_.query_drop[score_row_tile() * 16 + lane_ / 4 + 8];
 #pragma unroll
   for (int n = 0; n < Config::kScoreTiles; ++n)
 #pragma unroll
     for (int i = 0; i < 4; ++i) s[n][i] *= i < 2 ? low : high;
-  if constexpr (Config::kCodes == Codes::kBlocks) {
+  if (Config::kCodes == Codes::kBlocks && key_part() == 0) {
 #pragma unroll
     for (int k = 0; k < Config::kRope; k += 32) {
       uint32_t a0[4], a1[4];
-      ptx::ldmatrix_x4(a0, query + Config::kRank + k);
-      ptx::ldmatrix_x4(a1, query + Config::kRank + k + 16);
+      ptx::ldmatrix_x4(a0, query_of_lane() + Config::kRank + k);
+      ptx::ldmatrix_x4(a1, query_of_lane() + Config::kRank + k + 16);
 #pragma unroll
       for (int n = 0; n < Config::kScoreTiles; ++n) {
         uint32_t b[4];
@@ -144,15 +126,7 @@ __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
       }
     }
   }
-#pragma unroll
-  for (int n = 0; n < Config::kScoreTiles; ++n) {
-    float* to = shared_.scores + (row_tile * 16 + lane_ / 4) * Config::kScoreStride + first_token + n * 8 +
-                lane_ % 4 * 2;
-    to[0] = s[n][0];
-    to[1] = s[n][1];
-    to[8 * Config::kScoreStride] = s[n][2];
-    to[8 * Config::kScoreStride + 1] = s[n][3];
-  }
+  leave_scores(s);
 }
 
 // The units grow to the scales of the tile; every warp finds the same.

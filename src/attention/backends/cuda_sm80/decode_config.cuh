@@ -23,13 +23,19 @@ struct DecodeConfig {
   static constexpr int kRows = kRows_;
   static constexpr int kWidth = kRank + kRope;
   static constexpr int kTokens = 32;  // keys a tile
-  static constexpr int kWarps = kRows == 64 ? 8 : 4;
+  static constexpr int kWarps = 8;
   static constexpr int kThreads = kWarps * 32;
 
-  // Scores: the warps form a grid of row tiles of 16 by column tiles of 8 tokens.
+  // Scores: the warps form a grid of row tiles of 16 by columns of tokens, for each half of the columns of
+  // keys and queries; the softmax adds the halves. So a warp can keep its fragments of the query in
+  // registers. With 64 rows the output leaves no room for them, nor shared memory on GPUs with 163 KB for two
+  // sets of scores.
   static constexpr int kRowTiles = kRows / 16;
-  static constexpr int kColumnWarps = kWarps / kRowTiles;
-  static constexpr int kScoreTiles = kTokens / 8 / kColumnWarps;  // column tiles a warp
+  static constexpr bool kKeepsQuery = kRows < 64;
+  static constexpr int kKeyParts = kKeepsQuery ? 2 : 1;
+  static constexpr int kColumnWarps = kWarps / kRowTiles / kKeyParts;
+  static constexpr int kScoreTiles = kTokens / 8 / kColumnWarps;  // column tiles of 8 tokens a warp
+  static constexpr int kChains = kScoreTiles == 1 ? 4 : 2;        // sums side by side, so that none waits
   // Values: every warp takes all rows and kRank / kWarps columns.
   static constexpr int kValueTiles = kRank / kWarps / 8;
 
@@ -46,26 +52,37 @@ struct DecodeConfig {
 
   using CodeRow = cuda::CodeRow<kRank, kRope, kCodes>;
   static constexpr int kScaleGroups = CodeRow::kScaleGroups;
-  static_assert(!kHasCodes || (CodeRow::kColumns % 64 == 0 && kValueTiles % 4 == 0),
-                "codes are loaded 64 columns at a time for scores, 32 for values");
+  // Keys of a tile are loaded so many columns at a time for scores, values half as many.
+  static constexpr int kStepColumns = kHasCodes ? 64 : 32;
+  static constexpr int kSteps = (kHasCodes ? CodeRow::kColumns : kWidth) / kStepColumns;
+  static constexpr int kPartSteps = (kSteps + kKeyParts - 1) / kKeyParts;  // of a warp, at most
+  static constexpr int kStepFragments = kStepColumns / 16;                 // of the query, 16 columns each
+  static_assert(kWidth % 32 == 0 && (!kHasCodes || (CodeRow::kColumns % 64 == 0 && kValueTiles % 4 == 0)));
+  static_assert(kCodes != Codes::kBlocks || kPartSteps % 2 == 0, "a part has whole blocks of 128 columns");
   static_assert(kCodes != Codes::kBlocks || 128 % (kRank / kWarps) == 0, "a warp's columns share a scale");
 
   struct alignas(16) Shared {
     Product query[kRows * kKeyStride];
     Product weights[kScaleGroups * kRows * kWeightStride];  // softmax numerators of the current tile
-    float scores[kRows * kScoreStride];                     // of the current tile
+    float scores[kKeyParts][kRows * kScoreStride];          // of the current tile
     float query_drop[kRows];  // of queries that meet codes: their factor, a power of two
     float rescale[kRows];     // factor of the output so far
     float row_sum[kRows];     // final
     float row_max[kRows];     // final, in the base-2 domain
     int32_t flag;
   };
-  static constexpr int kStageBytes =
-      kTokens * (kHasCodes ? CodeRow::kStride : kKeyStride * static_cast<int>(sizeof(T)));
+  // A row of the cache, and where it lies in shared memory.
+  static constexpr int kElementBytes = kHasCodes ? 1 : sizeof(T);
+  static constexpr int kRowBytes = kHasCodes ? CodeRow::kBytes : kWidth * kElementBytes;
+  static constexpr int kRowStrideBytes = kHasCodes ? CodeRow::kStride : kKeyStride * kElementBytes;
+  static constexpr int kStageBytes = kTokens * kRowStrideBytes;
+  static_assert(kRowBytes % 16 == 0 && kThreads % kTokens == 0);
 
   static constexpr int shared_bytes(int stages) {
     return static_cast<int>(sizeof(Shared)) + stages * kStageBytes;
   }
+  static constexpr int kLeastShared = kRows == 16 ? 101376 : 166912;  // of the GPUs that this is for
+  static_assert(sizeof(Shared) + 2 * kStageBytes <= kLeastShared);
 };
 
 }  // namespace latent::attention::cuda

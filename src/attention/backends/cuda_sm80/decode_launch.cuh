@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "attention/backends/cuda_sm80/decode_codes.cuh"
 #include "attention/backends/cuda_sm80/decode_kernel.cuh"
 #include "attention/backends/cuda_sm80/decode_launch.h"
 #include "device/cuda_check.h"

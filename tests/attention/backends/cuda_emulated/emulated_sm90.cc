@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "attention/backends/cuda_sm80/decode_attend.cuh"
+#include "attention/backends/cuda_sm80/decode_codes.cuh"
+#include "attention/backends/cuda_sm80/decode_merge.cuh"
 #include "attention/backends/cuda_sm90/narrow_attend.cuh"
 #include "attention/backends/cuda_sm90/narrow_codes.cuh"
 #include "attention/backends/cuda_sm90/narrow_merge.cuh"
@@ -20,6 +23,8 @@ namespace {
 
 using attention::MlaDesc;
 using attention::cuda::Codes;
+using attention::cuda::DecodeConfig;
+using attention::cuda::DecodeCta;
 using attention::cuda::DecodeParams;
 using attention::cuda::NarrowConfig;
 using attention::cuda::NarrowCta;
@@ -42,8 +47,31 @@ std::string run_kernel(const DecodeParams& params, const CUtensorMap& map, const
                        [&](unsigned char* shared) { Cta(params, kRule, &map, shared).run(); });
 }
 
+template <class T, class Config>
+std::string run_portable(const DecodeParams& params, const Emulation& e) {
+  PartitionRule rule = kRule;
+  rule.tile_tokens = Config::kTokens;
+  return emulator::run(
+      {.ctas = params.num_parts * params.num_row_tiles,
+       .threads = Config::kThreads,
+       .shared_bytes = static_cast<size_t>(Config::shared_bytes(e.stages)),
+       .seed = e.seed,
+       .lazy = e.lazy,
+       .ctas_at_once = static_cast<size_t>(e.ctas_at_once)},
+      [&](unsigned char* shared) { DecodeCta<T, Config>(params, rule, e.stages, shared).run(); });
+}
+
+template <int kRank, int kRope, Codes kCodes>
+std::string run_portable_dims(const DecodeParams& params, const Emulation& e) {
+  using T = __nv_bfloat16;
+  if (e.rows == 16) return run_portable<T, DecodeConfig<T, kRank, kRope, 16, kCodes>>(params, e);
+  if (e.rows == 32) return run_portable<T, DecodeConfig<T, kRank, kRope, 32, kCodes>>(params, e);
+  return run_portable<T, DecodeConfig<T, kRank, kRope, 64, kCodes>>(params, e);
+}
+
 template <int kRank, int kRope, Codes kCodes = Codes::kNone>
 std::string run_dims(const DecodeParams& params, const CUtensorMap& map, const Emulation& e) {
+  if (e.portable) return run_portable_dims<kRank, kRope, kCodes>(params, e);
   using T = __nv_bfloat16;
   using Rows16 = NarrowConfig<T, kRank, kRope, 16, kCodes>;
   using Rows32 = NarrowConfig<T, kRank, kRope, 32, kCodes>;
@@ -80,7 +108,9 @@ std::string run_kernels(const ops::MlaAttentionParams& p, const DecodeParams& pa
 class EmulatedSm90 final : public attention::Backend {
  public:
   explicit EmulatedSm90(const Emulation& emulation) : emulation_(emulation) {}
-  const char* name() const override { return "cuda_sm90, emulated"; }
+  const char* name() const override {
+    return emulation_.portable ? "cuda_sm80, emulated" : "cuda_sm90, emulated";
+  }
   std::optional<attention::Refusal> supports(const MlaDesc& desc) const override {
     if (const auto refusal = attention::refuse_malformed(desc)) return refusal;
     if (desc.on_device) return attention::Refusal{"reads host memory"};

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decode kernels of cuda_sm90 on the emulator of tests/gpu_emulator, as a backend that reads host memory.
+// The decode kernels of cuda_sm90 and cuda_sm80 on the emulator of tests/gpu_emulator, as a backend that
+// reads host memory.
 #pragma once
 
 #include <memory>
@@ -14,6 +15,8 @@ struct Emulation {
   int ctas_at_once = 0;  // 0: all
   bool lazy = true;
   uint64_t seed = 1;
+  bool portable = false;  // the kernel of cuda_sm80
+  int stages = 2;         // of that kernel
 };
 
 // Serves bf16 with latent 256 and rope 32 or 0, and latent 512 with rope 64, codes too. run() CHECKs that the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the conformance suite asks of cuda_sm90 on a GPU, on the emulator: few and small problems, many
-// schedules.
+// What the conformance suite asks of the decode kernels on a GPU, on the emulator: few and small problems,
+// many schedules.
 #include "attention/backends/cuda_emulated/emulated_sm90.h"
 
 #include <gtest/gtest.h>
@@ -56,20 +56,33 @@ int num_cases() {
   return count == nullptr ? (kSanitized ? 1 : 4) : std::atoi(count);
 }
 
-class EmulatedSm90 : public ::testing::TestWithParam<int> {
+struct Kernel {
+  const char* name;
+  int rows;
+  bool portable;
+};
+
+class EmulatedDecode : public ::testing::TestWithParam<Kernel> {
  protected:
   void SetUp() override {
     if (kThreadSanitized) GTEST_SKIP() << "ThreadSanitizer does not know the emulator's threads";
   }
+  static Emulation emulation(Random& random, int most_parts) {
+    return {.rows = GetParam().rows,
+            .parts = static_cast<int>(random.integer(1, most_parts)),
+            .seed = random.seed(),
+            .portable = GetParam().portable,
+            .stages = static_cast<int>(random.integer(2, 4))};
+  }
 };
 
 // contract: C1 C2 C3 C4
-TEST_P(EmulatedSm90, is_right_under_every_schedule_and_gives_the_same_bits) {
+TEST_P(EmulatedDecode, is_right_under_every_schedule_and_gives_the_same_bits) {
   for (int i = 0; i < num_cases(); ++i) {
     Random random(test_seed(static_cast<uint64_t>(i)));
-    const Case c = random_case(random, GetParam());
+    const Case c = random_case(random, GetParam().rows);
     const Inputs in(c);
-    Emulation e{.rows = GetParam(), .parts = static_cast<int>(random.integer(1, 7)), .seed = random.seed()};
+    Emulation e = emulation(random, 7);
     SCOPED_TRACE(to_string(c) + " parts " + std::to_string(e.parts));
     const Outputs first = conformance::run(*make_emulated_sm90(e), in, random_layout(random));
     const auto backend = make_emulated_sm90(e);
@@ -85,18 +98,18 @@ TEST_P(EmulatedSm90, is_right_under_every_schedule_and_gives_the_same_bits) {
 }
 
 // contract: C2 C3
-TEST_P(EmulatedSm90, reads_caches_of_codes) {
-  if (GetParam() == 64) GTEST_SKIP() << "the wide kernel has no form for codes";
+TEST_P(EmulatedDecode, reads_caches_of_codes) {
+  if (GetParam().rows == 64 && !GetParam().portable) GTEST_SKIP() << "the wide kernel has no form for codes";
   for (int i = 0; i < std::max(1, num_cases() / 4); ++i)
     for (const DType cache : {DType::kF8E4M3, DType::kU8}) {
       Random random(test_seed(100 + static_cast<uint64_t>(i)));
-      Case c = random_case(random, GetParam());
+      Case c = random_case(random, GetParam().rows);
       c.attrs.kv_rank = 512;
       c.attrs.rope_dim = 64;
       c.cache_dtype = cache;
       c.cache_scale = one_of(random, {0.0109f, 0.25f, 3.7f});
       const Inputs in(c);
-      Emulation e{.rows = GetParam(), .parts = static_cast<int>(random.integer(1, 4)), .seed = random.seed()};
+      Emulation e = emulation(random, 4);
       SCOPED_TRACE(to_string(c) + " parts " + std::to_string(e.parts));
       const Outputs first = conformance::run(*make_emulated_sm90(e), in, random_layout(random));
       EXPECT_TRUE(is_right(first, find_truth(in, weight_roundoff(*make_emulated_sm90(e), c)), in));
@@ -107,7 +120,7 @@ TEST_P(EmulatedSm90, reads_caches_of_codes) {
 }
 
 // With few keys it shows by which sum of the weights outputs are divided.
-TEST_P(EmulatedSm90, divides_by_the_sum_of_the_rounded_weights) {
+TEST_P(EmulatedDecode, divides_by_the_sum_of_the_rounded_weights) {
   Case c{.attrs = {.form = ops::AttentionForm::kAbsorbed,
                    .num_heads = 16,
                    .kv_rank = 256,
@@ -120,11 +133,16 @@ TEST_P(EmulatedSm90, divides_by_the_sum_of_the_rounded_weights) {
   c.logit_scale = 2;
   c.seed = test_seed(1);
   const Inputs in(c);
-  const auto backend = make_emulated_sm90({.rows = GetParam(), .parts = 2});
+  const auto backend =
+      make_emulated_sm90({.rows = GetParam().rows, .parts = 2, .portable = GetParam().portable});
   EXPECT_TRUE(is_right(conformance::run(*backend, in, {}), find_truth(in, weight_roundoff(*backend, c)), in));
 }
 
-INSTANTIATE_TEST_SUITE_P(Rows, EmulatedSm90, ::testing::Values(16, 32, 64));
+INSTANTIATE_TEST_SUITE_P(All, EmulatedDecode,
+                         ::testing::Values(Kernel{"sm90_16", 16, false}, Kernel{"sm90_32", 32, false},
+                                           Kernel{"sm90_64", 64, false}, Kernel{"sm80_16", 16, true},
+                                           Kernel{"sm80_32", 32, true}, Kernel{"sm80_64", 64, true}),
+                         [](const auto& kernel) { return kernel.param.name; });
 
 }  // namespace
 }  // namespace latent::testing

@@ -13,11 +13,10 @@ inline uint32_t shared_address(const void* pointer) { return emulator::to_addres
 inline void cp_async_16(void* shared, const void* global, bool valid) {
   emulator::copy_16(shared, valid ? global : nullptr);
 }
-inline void cp_async_commit() {}
+inline void cp_async_commit() { emulator::commit_copies(); }
 template <int kPending>
 void cp_async_wait() {
-  static_assert(kPending == 0);
-  emulator::wait_for_copies();
+  emulator::wait_for_copies(kPending);
 }
 struct LoadMatrices {
   const void* row;
