@@ -211,26 +211,32 @@ __device__ void DecodeCta<T, Config>::rescale_output() {
   }
 }
 
+// 32 bytes of 16 tokens. Rows are tokens; transposed on the way.
 template <class T, class Config>
-__device__ void DecodeCta<T, Config>::add_values(const T* keys) {
+__device__ void DecodeCta<T, Config>::take_values(int block, int load, const unsigned char* keys) {
   const int first_column = warp_ * Config::kValueTiles * 8;
+  ptx::ldmatrix_x4_trans(values_[kEarly ? block : 0][kEarly ? load : 0],
+                         keys + (block * 16 + lane_ % 16) * Config::kRowStrideBytes +
+                             first_column * Config::kElementBytes + lane_ / 16 * 16 + load * 32);
+}
+
+template <class T, class Config>
+__device__ void DecodeCta<T, Config>::add_values(const unsigned char* keys) {
 #pragma unroll
-  for (int k = 0; k < Config::kTokens; k += 16) {
+  for (int block = 0; block < kTokenBlocks; ++block) {
     uint32_t a[Config::kRowTiles][4];
 #pragma unroll
     for (int m = 0; m < Config::kRowTiles; ++m)
-      ptx::ldmatrix_x4(a[m],
-                       shared_.weights + (m * 16 + lane_ % 16) * Config::kWeightStride + k + lane_ / 16 * 8);
-    // Rows are tokens; transposed on the way, each load is two column tiles of 16 tokens.
-    const T* value = keys + (k + lane_ % 16) * Config::kKeyStride + first_column + lane_ / 16 * 8;
+      ptx::ldmatrix_x4(a[m], shared_.weights + (m * 16 + lane_ % 16) * Config::kWeightStride + block * 16 +
+                                 lane_ / 16 * 8);
 #pragma unroll
-    for (int n = 0; n < Config::kValueTiles; n += 2) {
-      uint32_t b[4];
-      ptx::ldmatrix_x4_trans(b, value + n * 8);
+    for (int i = 0; i < Config::kValueLoads; ++i) {
+      if (!kEarly) take_values(block, i, keys);
+      const uint32_t(&b)[4] = values_[kEarly ? block : 0][kEarly ? i : 0];  // two column tiles
 #pragma unroll
       for (int m = 0; m < Config::kRowTiles; ++m) {
-        ptx::mma_m16n8k16<T>(out_[m][n], a[m], b[0], b[1]);
-        ptx::mma_m16n8k16<T>(out_[m][n + 1], a[m], b[2], b[3]);
+        ptx::mma_m16n8k16<T>(out_[m][2 * i], a[m], b[0], b[1]);
+        ptx::mma_m16n8k16<T>(out_[m][2 * i + 1], a[m], b[2], b[3]);
       }
     }
   }
@@ -282,6 +288,12 @@ __device__ void DecodeCta<T, Config>::attend(int first, int last) {
     else
       score(reinterpret_cast<const T*>(keys));
     load(tile + stages_ - 1, stage == 0 ? stages_ - 1 : stage - 1);
+    if (kEarly) {
+#pragma unroll
+      for (int block = 0; block < kTokenBlocks; ++block)
+#pragma unroll
+        for (int i = 0; i < Config::kValueLoads; ++i) take_values(block, i, keys);
+    }
     __syncthreads();  // scores: warps to softening threads
     soften(tile, keys);
     __syncthreads();  // weights, rescale: softening threads to warps
@@ -289,7 +301,7 @@ __device__ void DecodeCta<T, Config>::attend(int first, int last) {
     if constexpr (Config::kHasCodes)
       add_value_codes(keys);
     else
-      add_values(reinterpret_cast<const T*>(keys));
+      add_values(keys);
     stage = stage + 1 == stages_ ? 0 : stage + 1;
   }
   __syncthreads();  // rescale: the last add_values is done with it

@@ -84,25 +84,35 @@ __device__ void DecodeCta<T, Config>::score_codes(const unsigned char* keys) {
         sums[n][0][i] = sums[n][1][i] = 0;
       }
   };
+  constexpr int kAtOnce = Config::kKeepsQuery ? 2 : 1;  // steps whose keys are loaded before their products
 #pragma unroll
-  for (int i = 0; i < Config::kPartSteps; ++i) {
-    const int step = first_step() + i;
-    if (!has_step(i)) break;
-    if (!Config::kKeepsQuery) take_query(i);
-    const auto& query = query_[Config::kKeepsQuery ? i : 0];
+  for (int first = 0; first < Config::kPartSteps; first += kAtOnce) {
+    uint32_t b[kAtOnce][Config::kScoreTiles][4];
 #pragma unroll
-    for (int n = 0; n < Config::kScoreTiles; ++n) {
-      uint32_t b[4];
-      ptx::ldmatrix_x4(b, key + n * 8 * Config::CodeRow::kStride + step * Config::kStepColumns);
+    for (int i = 0; i < kAtOnce; ++i)
 #pragma unroll
-      for (int j = 0; j < 4; ++j)
-        ptx::mma_m16n8k16<Product>(sums[n][j % 2], query[j], decode2<0>(b[j]), decode2<1>(b[j]));
+      for (int n = 0; n < Config::kScoreTiles; ++n)
+        if (has_step(first + i))
+          ptx::ldmatrix_x4(b[i][n], key + n * 8 * Config::CodeRow::kStride +
+                                        (first_step() + first + i) * Config::kStepColumns);
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const int step = first + i;
+      if (!has_step(step)) break;
+      if (!Config::kKeepsQuery) take_query(step);
+      const auto& query = query_[Config::kKeepsQuery ? step : 0];
+#pragma unroll
+      for (int n = 0; n < Config::kScoreTiles; ++n)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+          ptx::mma_m16n8k16<Product>(sums[n][j % 2], query[j], decode2<0>(b[i][n][j]),
+                                     decode2<1>(b[i][n][j]));
+      if (Config::kCodes == Codes::kBlocks && step % 2 == 1)
+        scale_sums([&](int token) {
+          return reinterpret_cast<const float*>(keys + token * Config::CodeRow::kStride +
+                                                Config::kRank)[(first_step() + step) / 2];
+        });
     }
-    if (Config::kCodes == Codes::kBlocks && i % 2 == 1)
-      scale_sums([&](int token) {
-        return reinterpret_cast<const float*>(keys + token * Config::CodeRow::kStride +
-                                              Config::kRank)[step / 2];
-      });
   }
   if (Config::kCodes == Codes::kOneScale) scale_sums([&](int) { return p_.cache_scale; });
   const float low = shared_.query_drop[score_row_tile() * 16 + lane_ / 4];
@@ -148,21 +158,20 @@ __device__ void DecodeCta<T, Config>::widen_units(const unsigned char* keys) {
 
 template <class T, class Config>
 __device__ void DecodeCta<T, Config>::add_value_codes(const unsigned char* keys) {
-  const int first_column = warp_ * Config::kValueTiles * 8;
   const int group = Config::kCodes == Codes::kBlocks ? scale_group() : 0;
   const Product* weights = shared_.weights + group * Config::kRows * Config::kWeightStride;
 #pragma unroll
-  for (int k = 0; k < Config::kTokens; k += 16) {
+  for (int block = 0; block < kTokenBlocks; ++block) {
     uint32_t a[Config::kRowTiles][4];
 #pragma unroll
     for (int m = 0; m < Config::kRowTiles; ++m)
-      ptx::ldmatrix_x4(a[m], weights + (m * 16 + lane_ % 16) * Config::kWeightStride + k + lane_ / 16 * 8);
-    const unsigned char* value =
-        keys + (k + lane_ % 16) * Config::CodeRow::kStride + first_column + lane_ / 16 * 16;
+      ptx::ldmatrix_x4(a[m],
+                       weights + (m * 16 + lane_ % 16) * Config::kWeightStride + block * 16 + lane_ / 16 * 8);
 #pragma unroll
     for (int n = 0; n < Config::kValueTiles; n += 4) {
-      uint32_t b[4];  // of 16 columns each: tokens k..k+7, k+8..k+15, the same of the next 16 columns
-      ptx::ldmatrix_x4_trans(b, value + n * 8);
+      if (!kEarly) take_values(block, n / 4, keys);
+      // Of 16 columns each: the first 8 tokens, the other 8, the same of the next 16 columns.
+      const uint32_t(&b)[4] = values_[kEarly ? block : 0][kEarly ? n / 4 : 0];
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
         const uint32_t near = __byte_perm(b[i], 0, 0x3120), far = __byte_perm(b[i + 1], 0, 0x3120);

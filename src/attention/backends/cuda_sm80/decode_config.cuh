@@ -36,8 +36,11 @@ struct DecodeConfig {
   static constexpr int kColumnWarps = kWarps / kRowTiles / kKeyParts;
   static constexpr int kScoreTiles = kTokens / 8 / kColumnWarps;  // column tiles of 8 tokens a warp
   static constexpr int kChains = kScoreTiles == 1 ? 4 : 2;        // sums side by side, so that none waits
-  // Values: every warp takes all rows and kRank / kWarps columns.
+  // Values: every warp takes all rows and kRank / kWarps columns, 32 bytes of 16 tokens a load. Where there
+  // are registers it loads them before it waits for the weights.
   static constexpr int kValueTiles = kRank / kWarps / 8;
+  static constexpr int kValueLoads = kValueTiles / (kHasCodes ? 4 : 2);
+  static constexpr bool kLoadsValuesEarly = kRows == 16;
 
   // 16 bytes beyond the row make its length an odd multiple of 16, which keeps ldmatrix free of bank
   // conflicts.

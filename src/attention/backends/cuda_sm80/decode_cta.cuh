@@ -115,7 +115,8 @@ class DecodeCta {
   __device__ void score(const T* keys);
   __device__ void soften(int tile, const unsigned char* keys);
   __device__ void rescale_output();
-  __device__ void add_values(const T* keys);
+  __device__ void take_values(int block, int load, const unsigned char* keys);
+  __device__ void add_values(const unsigned char* keys);
   // The same for a cache of codes.
   __device__ void load_query_codes();
   __device__ void score_codes(const unsigned char* keys);
@@ -142,6 +143,10 @@ class DecodeCta {
 
   // Of the query: this warp's rows and columns, of every step or of the latest.
   uint32_t query_[Config::kKeepsQuery ? Config::kPartSteps : 1][Config::kStepFragments][4];
+  // Of the values: this warp's columns, of every block of 16 tokens, or the latest load.
+  static constexpr int kTokenBlocks = Config::kTokens / 16;
+  static constexpr bool kEarly = Config::kLoadsValuesEarly;
+  uint32_t values_[kEarly ? kTokenBlocks : 1][kEarly ? Config::kValueLoads : 1][4];
   // Output of this warp's columns, unnormalised until attend() ends: [row tile][column tile][mma layout].
   float out_[Config::kRowTiles][Config::kValueTiles][4];
   // Softmax state of the row that this thread softens; sums of its own tokens until attend() ends.
