@@ -28,7 +28,7 @@ struct PartitionRule {
   int tile_tokens;    // keys a tile, a power of two
   int fixed_tiles;    // cost of starting a request, in tiles; not counted where most parts get one request at
                       // most
-  int least_tiles;    // no piece is shorter than this unless the request is
+  int least_tiles;    // no piece is shorter than this, of even ones half of this, unless the request is
   int least_stretch;  // no part gets less, so that tiny batches use fewer parts; at least least_tiles
   int slack_tiles;  // even pieces may be longer than an even share by this, what a second piece costs a part
 };
@@ -129,13 +129,24 @@ __device__ inline int count_pieces(const BatchTiles& batch, const FastDivisor& e
 __device__ inline Line even_line(const BatchTiles& batch, int all_tiles, int max_parts,
                                  const PartitionRule& rule) {
   const int least = max((all_tiles + max_parts - 1) / max_parts, rule.least_stretch);
+  const int most = least + rule.slack_tiles;
+  const FastDivisor shortest(least), longest(most);
+  int many = 0, few = 0;
+  batch.each_row([&](int, int tiles) {
+    many += num_pieces(tiles, shortest);
+    few += num_pieces(tiles, longest);
+  });
+  many = __reduce_add_sync(0xFFFFFFFFu, many);
+  few = __reduce_add_sync(0xFFFFFFFFu, few);
+  if (few > max_parts) return {};
+  if (many <= max_parts) return {.total = all_tiles, .parts = many, .even = shortest};
 #pragma unroll 1
-  for (int even = least; even <= least + rule.slack_tiles; ++even) {
+  for (int even = least + 1; even < most; ++even) {
     const FastDivisor divisor(even);
     const int parts = count_pieces(batch, divisor);
     if (parts <= max_parts) return {.total = all_tiles, .parts = parts, .even = divisor};
   }
-  return {};
+  return {.total = all_tiles, .parts = few, .even = longest};
 }
 
 // Whole requests of `tiles` tiles each, as many a part; no parts if that leaves a part more than the slack
@@ -180,11 +191,11 @@ __device__ inline void find_even_piece(const BatchTiles& batch, const Line& line
                                        Cut* end) {
   int before = 0;
   batch.each_row([&](int base, int tiles) {
-    const int pieces = num_pieces(tiles, line.even);
-    const int scan = warp_sum_scan(pieces, batch.lane()), first = before + scan - pieces;
-    before += __shfl_sync(0xFFFFFFFFu, scan, 31);
+    const int pieces = num_pieces(tiles, line.even), before_row = before;
+    before += __reduce_add_sync(0xFFFFFFFFu, pieces);
+    if (part < before_row || part >= before) return;
+    const int first = before_row + warp_sum_scan(pieces, batch.lane()) - pieces;
     const unsigned hit = __ballot_sync(0xFFFFFFFFu, first <= part && part < first + pieces);
-    if (hit == 0) return;
     const int source = __ffs(static_cast<int>(hit)) - 1;
     const int its_tiles = __shfl_sync(0xFFFFFFFFu, tiles, source);
     const int its_pieces = __shfl_sync(0xFFFFFFFFu, pieces, source);
@@ -200,19 +211,18 @@ __device__ inline void find_stretch(const BatchTiles& batch, const Line& line, i
                                     const PartitionRule& rule, Cut* begin, Cut* end) {
   *begin = *end = {batch.num_seqs(), 0, line.total};
   if (line.even.divisor() > 0) return find_even_piece(batch, line, part, begin, end);
-  const int bounds[2] = {line.bound(part), line.bound(part + 1)};
   int before = 0;
   batch.each_row([&](int base, int tiles) {
-    const int cost = tiles > 0 ? tiles + line.fixed : 0;
-    const int scan = warp_sum_scan(cost, batch.lane()), first = before + scan - cost;
-    before += __shfl_sync(0xFFFFFFFFu, scan, 31);
-#pragma unroll
+    const int cost = tiles > 0 ? tiles + line.fixed : 0, before_row = before;
+    before += __reduce_add_sync(0xFFFFFFFFu, cost);
+#pragma unroll 1
     for (int i = 0; i < 2; ++i) {
-      const unsigned hit =
-          __ballot_sync(0xFFFFFFFFu, cost > 0 && first <= bounds[i] && bounds[i] < first + cost);
-      if (hit == 0) continue;
+      const int bound = line.bound(part + i);
+      if (bound < before_row || bound >= before) continue;
+      const int first = before_row + warp_sum_scan(cost, batch.lane()) - cost;
+      const unsigned hit = __ballot_sync(0xFFFFFFFFu, cost > 0 && first <= bound && bound < first + cost);
       const int source = __ffs(static_cast<int>(hit)) - 1;
-      const int tile = snap(bounds[i] - first, tiles, line, rule);
+      const int tile = snap(bound - first, tiles, line, rule);
       *(i == 0 ? begin : end) = {base + source, __shfl_sync(0xFFFFFFFFu, tile, source),
                                  __shfl_sync(0xFFFFFFFFu, first, source)};
     }
