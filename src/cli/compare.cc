@@ -9,10 +9,12 @@
 #include <numeric>
 #include <random>
 
+#include "base/log.h"
 #include "base/math.h"
 #include "base/parallel.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
+#include "cli/interrupt.h"
 #include "cli/json_file.h"
 #include "cli/open_model.h"
 #include "cli/progress.h"
@@ -52,13 +54,14 @@ std::vector<float> to_floats(const TensorView& view) {
 }
 
 struct Run {
+  const char* name;
   ops::AttentionForm form;
   DType activation;
   exec::ExecOptions exec;
   std::optional<DType> kv_cache;
 };
 
-// The whole prompt in one step of a fresh cache.
+// The whole prompt in one step of a fresh cache; Ctrl-C ends it between two operators.
 Result<Values> run_prompt(model::LoadedModel& model, const std::vector<int32_t>& ids, const Run& run,
                           const std::set<std::string>& disabled_passes) {
   const DType cache_type = runtime::cache_dtype(run.activation, {.kv_cache_dtype = run.kv_cache});
@@ -78,15 +81,19 @@ Result<Values> run_prompt(model::LoadedModel& model, const std::vector<int32_t>&
       {.form = run.form, .disabled_passes = disabled_passes, .limits = limits, .exec = run.exec});
   if (!executor) return executor.error();
   Values values;
+  ProgressBar bar(run.name, false);
   (*executor)->set_observer([&](const graph::Node& node, const graph::Value& value, const TensorView& view) {
     if (is_compared(value.name, node.layer)) values[value.name] = to_floats(view);
+    if (node.layer != graph::kNoLayer) bar.update(node.layer + 1, model.config.num_layers);
+    return !interrupted();
   });
+  log(LogLevel::kDebug, "running the {}", run.name);
   std::vector<int32_t> pages(static_cast<size_t>(num_pages));
   std::iota(pages.begin(), pages.end(), 1);
   runtime::Batch batch(limits, layout.page_tokens);
   batch.add({.tokens = ids, .pages = pages, .begin = 0, .end = num_tokens, .num_outputs = num_tokens});
   const Result<TensorView> logits = (*executor)->run(batch.inputs());
-  if (!logits) return logits.error();
+  if (!logits) return logits.error().with_context(run.name);
   values["logits"] = to_floats(*logits);
   return values;
 }
@@ -191,9 +198,10 @@ Result<Comparison> compare_forms(model::LoadedModel& model, const std::vector<in
   exec::ExecOptions reference_exec = exec;
   reference_exec.reference_kernels = true;
   reference_exec.attention_backend.clear();
-  const Run runs[] = {{ops::AttentionForm::kAbsorbed, model.activation, exec, options->kv_cache_dtype},
-                      {ops::AttentionForm::kMultiHead, model.activation, exec, options->kv_cache_dtype},
-                      {ops::AttentionForm::kMultiHead, DType::kF32, reference_exec, DType::kF32}};
+  const Run runs[] = {
+      {"absorbed form", ops::AttentionForm::kAbsorbed, model.activation, exec, options->kv_cache_dtype},
+      {"multi-head form", ops::AttentionForm::kMultiHead, model.activation, exec, options->kv_cache_dtype},
+      {"reference", ops::AttentionForm::kMultiHead, DType::kF32, reference_exec, DType::kF32}};
   std::vector<Values> values;
   for (const Run& run : runs) {
     Result<Values> v = run_prompt(model, ids, run, options->disabled_passes);
@@ -238,6 +246,7 @@ void print_comparison(const Comparison& c) {
 }
 
 int compare(const CompareFlags& flags) {
+  catch_interrupts();
   Result<model::LoadedModel> model = load_weights(flags.engine);
   if (!model) return fail(model.error());
   const Result<std::vector<int32_t>> ids = read_ids(flags, model->config);

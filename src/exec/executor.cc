@@ -93,7 +93,7 @@ class GraphExecutor final : public Executor {
   Status reserve_scratch();
   void rebind(const StepShape& shape);
   void copy_inputs(const StepInputs& inputs);
-  void run_node(size_t index);
+  bool run_node(size_t index);  // false: the observer wants no more
   std::span<std::byte> scratch_of(size_t index);
 
   Graph graph_;
@@ -298,10 +298,10 @@ std::span<std::byte> GraphExecutor::scratch_of(size_t index) {
   return {scratch_.data(), bytes};
 }
 
-void GraphExecutor::run_node(size_t index) {
+bool GraphExecutor::run_node(size_t index) {
   const Node& node = graph_.nodes[index];
-  if (is_view(node.op)) return;
-  if (view(node.outputs[0]).num_elements() == 0) return;
+  if (is_view(node.op)) return true;
+  if (view(node.outputs[0]).num_elements() == 0) return true;
   for (const ValueId id : node.outputs) {
     const Value& value = graph_.value(id);
     fill_poison(view(id).raw(), static_cast<size_t>(view(id).num_bytes()), element_kind(value.dtype),
@@ -312,8 +312,10 @@ void GraphExecutor::run_node(size_t index) {
   exec::run(
       ops_[index],
       {.num_threads = options_.num_threads, .deterministic = options_.deterministic, .workspace = scratch});
-  if (!observer_) return;
-  for (const ValueId id : node.outputs) observer_(node, graph_.value(id), view(id));
+  if (!observer_) return true;
+  for (const ValueId id : node.outputs)
+    if (!observer_(node, graph_.value(id), view(id))) return false;
+  return true;
 }
 
 Result<TensorView> GraphExecutor::run(const StepInputs& inputs) {
@@ -330,7 +332,8 @@ Result<TensorView> GraphExecutor::run(const StepInputs& inputs) {
   copy_inputs(inputs);
   if (backend_ != nullptr)
     backend_->plan(desc_, attention_limits_, {inputs.q_starts, inputs.kv_lens}, &plan_);
-  for (size_t i = 0; i < graph_.nodes.size(); ++i) run_node(i);
+  for (size_t i = 0; i < graph_.nodes.size(); ++i)
+    if (!run_node(i)) return make_error(ErrorCode::kCancelled, "ended after {}", describe(graph_.nodes[i]));
   return view(graph_.outputs.front());
 }
 

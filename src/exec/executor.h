@@ -46,8 +46,9 @@ struct StepInputs {
 
 class Executor {
  public:
-  // Called after each node with the view of each of its outputs, when set; for compare and trace.
-  using Observer = std::function<void(const graph::Node&, const graph::Value&, const TensorView&)>;
+  // Called after each node with the view of each of its outputs, when set; for compare and trace. False ends
+  // the step with kCancelled.
+  using Observer = std::function<bool(const graph::Node&, const graph::Value&, const TensorView&)>;
 
   // Runs the graph's prologue into `weights` (results shared by name), picks kernels, plans memory. `weights`
   // and `cache` must outlive the executor. kUnsupported if a forced backend refuses, kExhausted without

@@ -20,5 +20,16 @@ TEST_F(CompareCommand, compare_finds_both_forms_within_rounding_of_the_reference
   EXPECT_TRUE(contains(run_latent({"compare", model()}).out, "layers.2.out"));
 }
 
+TEST_F(CompareCommand, an_interrupt_ends_it_between_two_operators) {
+  // A thousand tokens take seconds.
+  const std::string model = std::string(LATENT_SOURCE_DIR) + "/models/tiny";
+  const std::string ids = write("many.json", ids_text(some_ids(1000)));
+  const Outcome run =
+      run_latent_and_interrupt({"compare", model, "--token-ids", ids}, "absorbed form", {"LATENT_LOG=debug"});
+  EXPECT_EQ(run.exit_code, 130) << run.err;
+  EXPECT_TRUE(contains(run.err, "ended after")) << run.err;
+  EXPECT_EQ(run.out, "");
+}
+
 }  // namespace
 }  // namespace latent::cli

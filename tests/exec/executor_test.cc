@@ -203,9 +203,32 @@ TEST_P(ExecutorTest, observers_see_every_operator_once) {
     ++seen[value.name];
     EXPECT_EQ(value.dtype, view.dtype());
     EXPECT_FALSE(graph::is_view(node.op));
+    return true;
   });
   step(*prefill, 0, 5);
   for (const char* name : {"layers.0.attention", "layers.0.out", "logits"}) EXPECT_EQ(seen[name], 1) << name;
+}
+
+TEST_P(ExecutorTest, an_observer_can_end_a_step_and_the_next_one_is_whole) {
+  TinyModel model(GetParam());
+  auto prefill = model.executor(AttentionForm::kMultiHead);
+  const auto whole = prompt(*prefill, 5, 5);
+  prefill->set_observer([](const graph::Node&, const graph::Value& value, const TensorView&) {
+    return value.name != "layers.0.attention";
+  });
+  const std::vector<int32_t> ids = {0}, slots = {kPages[0] * kPageTokens}, starts = {0, 1}, lens = {1};
+  const Result<TensorView> ended = prefill->run({.token_ids = ids,
+                                                 .positions = ids,
+                                                 .slots = slots,
+                                                 .q_starts = starts,
+                                                 .kv_lens = lens,
+                                                 .block_table = kPages,
+                                                 .block_table_width = 4,
+                                                 .output_rows = ids});
+  ASSERT_FALSE(ended.ok());
+  EXPECT_EQ(ended.error().code, ErrorCode::kCancelled);
+  prefill->set_observer({});
+  EXPECT_EQ(prompt(*prefill, 5, 5), whole);
 }
 
 TEST_P(ExecutorTest, executors_share_what_is_folded) {
