@@ -53,6 +53,21 @@ class Checker : public nlohmann::json_sax<Json> {
   std::string problem_;
 };
 
+// A pipe or a device, which cannot say how long it is.
+Result<std::string> read_stream(const std::filesystem::path& path, int64_t max_bytes) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::vector<char> part(64 << 10);
+  while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
+    text.append(part.data(), static_cast<size_t>(file.gcount()));
+    if (static_cast<int64_t>(text.size()) > max_bytes)
+      return make_error(ErrorCode::kCorrupt, "{} has more than the {} bytes allowed", path.string(),
+                        max_bytes);
+  }
+  if (!file.eof()) return make_error(ErrorCode::kIo, "cannot read {}", path.string());
+  return text;
+}
+
 }  // namespace
 
 Status check_json(std::string_view text) {
@@ -66,8 +81,9 @@ Result<std::string> read_text_file(const std::filesystem::path& path, int64_t ma
   const auto status = std::filesystem::status(path, code);
   if (!std::filesystem::exists(status))
     return make_error(ErrorCode::kNotFound, "there is no {}", path.string());
-  if (!std::filesystem::is_regular_file(status))
-    return make_error(ErrorCode::kInvalidArgument, "{} is not a regular file", path.string());
+  if (std::filesystem::is_directory(status))
+    return make_error(ErrorCode::kUnsupported, "{} is a folder, not a file", path.string());
+  if (!std::filesystem::is_regular_file(status)) return read_stream(path, max_bytes);
   const auto size = static_cast<int64_t>(std::filesystem::file_size(path, code));
   if (code) return make_error(ErrorCode::kIo, "cannot read {}: {}", path.string(), code.message());
   if (size > max_bytes)

@@ -16,7 +16,7 @@ inline constexpr int kMaxJsonDepth = 64;
 // saying where. Text that passes can be parsed without surprises.
 Status check_json(std::string_view text);
 
-// The whole file as text; refused above `max_bytes`.
+// The whole file as text, which may be a pipe; refused above `max_bytes`.
 Result<std::string> read_text_file(const std::filesystem::path& path, int64_t max_bytes);
 
 }  // namespace latent::io

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/json_text.h"
 
+#include <sys/stat.h>
+
+#include <fstream>
+#include <thread>
+
 #include "testing/temp_folder.h"
 
 namespace latent::io {
@@ -36,7 +41,19 @@ TEST(ReadTextFile, reads_whole_files_up_to_the_limit) {
   EXPECT_EQ(read_text_file(path, 3).value(), std::string("{\0}", 3));
   EXPECT_EQ(read_text_file(path, 2).error().code, ErrorCode::kCorrupt);
   EXPECT_EQ(read_text_file(folder / "b.json", 2).error().code, ErrorCode::kNotFound);
-  EXPECT_EQ(read_text_file(folder.path(), 2).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(read_text_file(folder.path(), 2).error().code, ErrorCode::kUnsupported);
+}
+
+TEST(ReadTextFile, reads_pipes_and_devices_up_to_the_limit) {
+  EXPECT_EQ(read_text_file("/dev/null", 2).value(), "");
+  EXPECT_EQ(read_text_file("/dev/zero", 1000).error().code, ErrorCode::kCorrupt);
+  const testing::TempFolder folder;
+  const std::filesystem::path pipe = folder.path() / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  const std::string text(200'000, 'x');  // more than a pipe holds
+  std::thread writer([&] { std::ofstream(pipe) << text; });
+  EXPECT_EQ(read_text_file(pipe, 1 << 20).value(), text);
+  writer.join();
 }
 
 }  // namespace
