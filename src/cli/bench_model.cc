@@ -19,6 +19,7 @@
 #include "cli/interrupt.h"
 #include "cli/json_file.h"
 #include "cli/open_model.h"
+#include "cli/progress.h"
 #include "cli/shapes.h"
 #include "cli/summary.h"
 #include "cli/timings.h"
@@ -92,10 +93,15 @@ Result<model::LoadedModel> make_model(const BenchFlags& flags, const model::Mode
   if (!engine.model.empty()) return load_weights(engine);
   const std::map<std::string, DType> types = {
       {"bf16", DType::kBF16}, {"fp32", DType::kF32}, {"fp16", DType::kF16}, {"fp8", DType::kF8E4M3}};
-  return model::random_weights(shape,
-                               {.dtype = types.at(flags.dtype),
-                                .max_positions = context,
-                                .num_threads = engine.threads > 0 ? engine.threads : available_cores()});
+  ProgressBar bar("drawing weights", true);
+  log(LogLevel::kDebug, "drawing weights");
+  return model::random_weights(shape, {.dtype = types.at(flags.dtype),
+                                       .max_positions = context,
+                                       .num_threads = engine.threads > 0 ? engine.threads : available_cores(),
+                                       .progress = [&](int64_t done, int64_t total) {
+                                         bar.update(done, total);
+                                         return !interrupted();
+                                       }});
 }
 
 std::vector<int32_t> random_ids(int count, int vocab) {
@@ -280,7 +286,8 @@ void add_bench_model(CLI::App& bench, Action& action) {
   add_model_or_shape(*command, flags->engine, flags->shape);
   command->add_option("--dtype", flags->dtype, "With --shape: type of the random weights")
       ->check(CLI::IsMember({"bf16", "fp32", "fp16", "fp8"}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(command->get_option("--shape"));
   command
       ->add_option("--contexts", flags->contexts,
                    "Prompt lengths, like 512,2048; left out: these two, as far as the model's context goes")

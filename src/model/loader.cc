@@ -5,6 +5,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/available_memory.h"
 #include "base/math.h"
 #include "io/safetensors.h"
 #include "model/rope_table.h"
@@ -164,6 +165,7 @@ class Loader {
 
   Status run(const std::vector<WeightSpec>& specs) {
     for (const WeightSpec& spec : specs) total_ += spec_bytes(spec);
+    if (Status s = check_memory(total_); !s) return s;
     for (const WeightSpec& spec : specs)
       if (Status s = load(spec); !s) return s;
     if (options_.progress && !options_.progress(total_, total_)) return cancelled(total_);
@@ -278,6 +280,17 @@ Result<LoadedModel> load_model(const std::filesystem::path& folder, const LoadOp
   model.report.bytes = model.weights.num_bytes();
   model.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return model;
+}
+
+Status check_memory(int64_t weight_bytes) {
+  const int64_t available = available_memory_bytes();
+  if (weight_bytes <= available) return {};
+  constexpr double kGiB = 1 << 30;
+  return make_error(
+      ErrorCode::kExhausted,
+      "the weights take {:.1f} GiB, and {:.1f} GiB of memory are free; end other programs, or take "
+      "a smaller model or, of a shape, fewer --layers",
+      static_cast<double>(weight_bytes) / kGiB, static_cast<double>(available) / kGiB);
 }
 
 DType activation_dtype(DType checkpoint_dtype, std::optional<DType> compute) {

@@ -17,14 +17,16 @@
 
 namespace latent::model {
 
+// Called from one thread at a time, with bytes of weights done and in all; false ends the work with
+// kCancelled.
+using LoadProgress = std::function<bool(int64_t done, int64_t total)>;
+
 struct LoadOptions {
   int max_positions = 0;         // context limit to serve; 0: default_context(config)
   std::optional<DType> compute;  // --compute: f32 or bf16; else it follows the checkpoint
   int num_threads = 1;
   ShardSpec shard;
-  // Called from one thread at a time, with bytes of weights done and in all; false ends the loading with
-  // kCancelled.
-  std::function<bool(int64_t done, int64_t total)> progress;
+  LoadProgress progress;
 };
 
 struct LoadReport {
@@ -46,6 +48,10 @@ struct LoadedModel {
 
 Result<LoadedModel> load_model(const std::filesystem::path& folder, const LoadOptions& options);
 
+// kExhausted, with both numbers, where the machine has not as much memory. Asked before weights are made:
+// memory is promised to whoever asks, and who then writes to what is not there is killed without a word.
+Status check_memory(int64_t weight_bytes);
+
 // f32 for checkpoints in f32 or f16, bf16 for bf16 and block-fp8 ones; `compute` overrides.
 DType activation_dtype(DType checkpoint_dtype, std::optional<DType> compute = {});
 
@@ -63,6 +69,7 @@ struct RandomWeightsOptions {
   DType dtype = DType::kBF16;
   int max_positions = 4096;
   int num_threads = 1;
+  LoadProgress progress;
 };
 Result<LoadedModel> random_weights(const ModelConfig& config, const RandomWeightsOptions& options);
 

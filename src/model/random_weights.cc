@@ -105,6 +105,12 @@ DType type_of(const WeightSpec& spec, DType wanted) {
   return wanted == DType::kF8E4M3 && whole ? DType::kBF16 : wanted;
 }
 
+int64_t spec_bytes(const WeightSpec& spec, DType wanted) {
+  int64_t bytes = static_cast<int64_t>(dtype_bytes(type_of(spec, wanted)));
+  for (const int64_t d : spec.dims) bytes *= d;
+  return bytes;
+}
+
 Result<graph::WeightStore::Entry> random_entry(const WeightSpec& spec, const QuantConfig& quant,
                                                uint64_t seed, const RandomWeightsOptions& options) {
   graph::WeightStore::Entry entry;
@@ -140,12 +146,19 @@ Result<LoadedModel> random_weights(const ModelConfig& config, const RandomWeight
     quant = {.block_rows = 128, .block_cols = 128};
   model.config.checkpoint_dtype = options.dtype == DType::kF8E4M3 ? DType::kBF16 : options.dtype;
   model.activation = activation_dtype(model.config.checkpoint_dtype);
+  int64_t done = 0, total = 0;
+  for (const WeightSpec& spec : *specs) total += spec_bytes(spec, options.dtype);
+  if (Status s = check_memory(total); !s) return s.error();
   uint64_t seed = mix(options.seed);
   for (const WeightSpec& spec : *specs) {
     seed = mix(seed + 2);
     Result<graph::WeightStore::Entry> entry = random_entry(spec, quant, seed, options);
     if (!entry) return entry.error();
     model.weights.add(spec.name, *std::move(entry));
+    done += spec_bytes(spec, options.dtype);
+    if (options.progress && !options.progress(done, total))
+      return make_error(ErrorCode::kCancelled, "interrupted when {} of {} MiB of weights were drawn",
+                        done >> 20, total >> 20);
   }
   if (Status s = add_rope_tables(model.config, *positions, &model.weights); !s) return s.error();
   model.report.bytes = model.weights.num_bytes();

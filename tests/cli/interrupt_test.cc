@@ -50,13 +50,21 @@ TEST(Interrupt, ends_the_loading_of_a_large_model) {
                     text = folder.write("text", "abc").string();
   for (const Arguments& command :
        {Arguments{"run", model, "--token-ids", ids}, Arguments{"score", model, "--token-ids", ids},
-        Arguments{"perplexity", model, "--text", text}, Arguments{"bench", "model", model}}) {
+        Arguments{"perplexity", model, "--text", text}, Arguments{"compare", model, "--token-ids", ids},
+        Arguments{"bench", "model", model}}) {
     const Outcome outcome = run_latent_and_interrupt(command, "loading ", {"LATENT_LOG=debug"});
     EXPECT_EQ(outcome.exit_code, 130) << command[0] << ": " << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "interrupted when ")) << command[0] << ": " << outcome.err;
     EXPECT_TRUE(contains(outcome.err, "MiB of weights were loaded")) << command[0] << ": " << outcome.err;
     EXPECT_EQ(outcome.out, "") << command[0];
   }
+}
+
+TEST(Interrupt, ends_the_drawing_of_random_weights) {
+  const Outcome outcome = run_latent_and_interrupt(
+      {"bench", "model", "--shape", "minicpm3", "--layers", "20"}, "drawing ", {"LATENT_LOG=debug"});
+  EXPECT_EQ(outcome.exit_code, 130) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "MiB of weights were drawn")) << outcome.err;
 }
 
 }  // namespace

@@ -56,5 +56,24 @@ TEST(RandomWeights, matrices_have_the_variance_of_their_width) {
   EXPECT_NEAR(squares / n * 150, 1, 0.01);
 }
 
+TEST(RandomWeights, can_be_interrupted) {
+  const ModelConfig config = parse_config(testing::tiny_config("{}")).value();
+  int calls = 0;
+  const Result<LoadedModel> model = random_weights(
+      config, {.max_positions = 64, .progress = [&](int64_t, int64_t) { return ++calls < 3; }});
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.error().code, ErrorCode::kCancelled);
+  EXPECT_EQ(calls, 3);
+}
+
+TEST(RandomWeights, more_than_the_memory_is_refused_before_it_is_taken) {
+  const ModelConfig config =
+      parse_config(testing::tiny_config(R"({"vocab_size": 67108864, "hidden_size": 1048576})")).value();
+  const Result<LoadedModel> model = random_weights(config, {.max_positions = 64});
+  ASSERT_FALSE(model.ok());
+  EXPECT_EQ(model.error().code, ErrorCode::kExhausted);
+  EXPECT_NE(model.error().message.find("GiB of memory are free"), std::string::npos) << model.error().message;
+}
+
 }  // namespace
 }  // namespace latent::model
