@@ -166,15 +166,19 @@ void add_inspect(CLI::App& app, Action& action) {
       app.add_subcommand("inspect", "What a model is, what it needs, and the graph it becomes");
   auto flags = std::make_shared<InspectFlags>();
   add_model_or_shape(*command, flags->engine, flags->shape);
-  command->add_flag("--json", flags->json, "Print one JSON object");
-  command
-      ->add_option("--graph", flags->graph,
-                   "Print this graph instead, after its passes (their counts go to stderr)")
-      ->check(CLI::IsMember({"prefill", "decode"}));
+  CLI::Option* json = command->add_flag("--json", flags->json, "Print one JSON object");
+  CLI::Option* graph =
+      command
+          ->add_option("--graph", flags->graph,
+                       "Print this graph instead, after its passes (their counts go to stderr)")
+          ->check(CLI::IsMember({"prefill", "decode"}))
+          ->excludes(json);
   command->add_option("--format", flags->format, "How to print the graph")
       ->check(CLI::IsMember({"text", "dot", "svg"}))
-      ->capture_default_str();
-  command->add_flag("--before-passes", flags->before_passes, "The graph as built from the config");
+      ->capture_default_str()
+      ->needs(graph);
+  command->add_flag("--before-passes", flags->before_passes, "The graph as built from the config")
+      ->needs(graph);
   command->callback([flags, &action] { action = [flags] { return inspect(*flags); }; });
 }
 

@@ -82,6 +82,9 @@ int parse_and_run(int argc, char** argv) {
   Action action;
   app.set_version_flag("-V,--version", version_text());
   app.require_subcommand(1);
+  // A command takes what its flags are told as soon as it is parsed; otherwise every command would read, and
+  // refuse, variables that are meant for another.
+  app.immediate_callback();
   app.footer(kFooter + environment_help());
   add_run(app, action);
   add_score(app, action);

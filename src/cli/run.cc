@@ -173,13 +173,15 @@ void add_run(CLI::App& app, Action& action) {
       command->add_option("--token-ids", flags->token_ids, "JSON list of token ids to continue, as they are");
   prompt->excludes(file)->excludes(ids);
   file->excludes(ids);
-  command->add_flag(
+  CLI::Option* chat = command->add_flag(
       "--chat", flags->chat,
       "Take the text as a user's message, by the model's chat template; on a terminal without --prompt "
       "or -f, a conversation");
-  command->add_option("--system", flags->system, "With --chat: the system message");
+  command->add_option("--system", flags->system, "With --chat: the system message")->needs(chat);
   add_sampling_flags(*command, flags->sampling);
-  command->add_flag("--json", flags->json, "Print one JSON object at the end instead of streaming");
+  CLI::Option* json =
+      command->add_flag("--json", flags->json, "Print one JSON object at the end instead of streaming");
+  command->get_option("--logprobs")->needs(json);
   command->add_flag(
       "--timings", flags->timings,
       "Measure the machine's memory bandwidth too (0.3 s) and say which share of it was reached");

@@ -19,6 +19,9 @@ namespace {
 
 constexpr int64_t kMaxTextBytes = int64_t{1} << 30;
 
+// LATENT_JSON is a switch of other commands: 1 is stdout, 0 the table.
+std::string json_path(const std::string& text) { return text == "1" ? "-" : text == "0" ? "" : text; }
+
 struct ScoreFlags {
   EngineFlags engine;
   std::string text;
@@ -138,11 +141,12 @@ void add_score(CLI::App& app, Action& action) {
   input->require_option(1);
   command->add_option("--top", flags->top, "The best tokens at each position, too")
       ->check(CLI::Range(0, 1 << 20));
-  command->add_option(
+  CLI::Option* json = command->add_option(
       "--json", flags->json,
-      "Write {token_ids, logprobs, total_logprob, top} here, - for stdout, instead of the table. "
+      "Write {token_ids, logprobs, total_logprob, top} here, - or 1 for stdout, instead of the table. "
       "logprobs[i] is of token i after those before it, null for the first; top[i] lists the best "
       "tokens after token i");
+  json->transform(json_path);
   command->add_option("--logits", flags->logits,
                       "Write the fp32 tensor logits [num_tokens, vocab] to this safetensors file");
   command->callback([flags, &action] { action = [flags] { return score(*flags); }; });

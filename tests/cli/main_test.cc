@@ -33,8 +33,14 @@ TEST_F(MainCommand, every_flag_is_also_an_environment_variable) {
   const Outcome flag_wins = run_latent(base + Arguments{"--max-tokens", "3"}, "", environment);
   EXPECT_EQ(parse(flag_wins.out)["token_ids"].size(), 3u);
   EXPECT_EQ(run_latent(base, "", {"LATENT_MAX_TOKENS=many"}).exit_code, 2);
-  EXPECT_EQ(run_latent({"inspect", model()}, "", {"LATENT_MAX_TOKENS=7"}).exit_code, 0)
-      << "another command's";
+  for (const char* other : {"LATENT_MAX_TOKENS=7", "LATENT_MAX_TOKENS=many", "LATENT_PROTOCOL=none"})
+    EXPECT_EQ(run_latent({"inspect", model()}, "", {other}).exit_code, 0) << "another command's " << other;
+  const Outcome wide = run_latent(base, "", {"LATENT_KV_CACHE=fp32", "LATENT_MAX_TOKENS=1"});
+  EXPECT_EQ(wide.exit_code, 0) << "bench attention knows no fp32: " << wide.err;
+  EXPECT_TRUE(contains(run_latent(base, "", {"LATENT_JSON=perhaps"}).err, "'perhaps' is neither 1 nor 0"));
+  const Outcome unseen = run_latent({"run", text_model(), "-f", write("y", "y")}, "", {"LATENT_PROMPT=x"});
+  EXPECT_EQ(unseen.exit_code, 2);
+  EXPECT_TRUE(contains(unseen.err, "(LATENT_PROMPT in the environment)")) << unseen.err;
   const Outcome bad_level = run_latent(base, "", {"LATENT_LOG=loud"});
   EXPECT_EQ(bad_level.exit_code, 2);
   EXPECT_TRUE(contains(bad_level.err, "LATENT_LOG")) << bad_level.err;
@@ -108,6 +114,14 @@ TEST_F(MainCommand, whatever_is_wrong_is_said_and_has_its_exit_code) {
       {{"inspect", "--shape", "gpt"}, 2, {"gpt", "v2-lite"}},
       {{"inspect", "--shape", "v3", "--layers", "100"}, 2, {"100", "61"}},
       {{"bench", "model", model(), "--contexts", "0"}, 2, {"--contexts 0"}},
+      {{"bench", "model", "--shape", "kimi-k2", "--dtype", "fp32"}, 1, {"GiB", "memory", "--layers"}},
+      {{"bench", "model", model(), "--dtype", "fp8"}, 2, {"--dtype requires --shape"}},
+      {{"run", model(), "--token-ids", ids, "--system", "x"}, 2, {"--system requires --chat"}},
+      {{"run", model(), "--token-ids", ids, "--logprobs", "2"}, 2, {"--logprobs requires --json"}},
+      {{"run", model(), "--token-ids", path("")}, 3, {"folder"}},
+      {{"inspect", model(), "--format", "svg"}, 2, {"--format requires --graph"}},
+      {{"inspect", model(), "--before-passes"}, 2, {"--before-passes requires --graph"}},
+      {{"inspect", model(), "--graph", "decode", "--json"}, 2, {"--json excludes --graph"}},
       {{"completion", "tcsh"}, 2, {"tcsh"}},
   };
   for (const BadCase& c : cases) {

@@ -77,5 +77,14 @@ TEST_F(ScoreCommand, score_writes_a_tensor_of_logits_and_a_json_of_probabilities
   EXPECT_TRUE(contains(table.out, "logprob"));
 }
 
+TEST_F(ScoreCommand, the_switch_of_the_environment_means_stdout) {
+  const Arguments score{"score", model(), "--token-ids", write("s.json", "[1, 2, 3]")};
+  const Outcome json = run_latent(score, "", {"LATENT_JSON=1"}),
+                table = run_latent(score, "", {"LATENT_JSON=0"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  EXPECT_EQ(parse(json.out)["logprobs"].size(), 3u);
+  EXPECT_TRUE(contains(table.out, "position")) << table.err;
+}
+
 }  // namespace
 }  // namespace latent::cli
