@@ -116,7 +116,7 @@ TEST(ChatTemplate, words_form_across_the_seams_of_template_and_content) {
 
 TEST(ChatTemplate, deepseek_v3_gets_one_bos_and_only_its_own_control_tokens) {
   const std::filesystem::path folder = deepseek_v3_folder();
-  if (folder.empty()) GTEST_SKIP() << "no DeepSeek-V3 tokenizer: scripts/fetch-test-data";
+  if (folder.empty()) GTEST_SKIP() << "no DeepSeek-V3 tokenizer: scripts/setup";
   const Result<ChatTemplate> chat = ChatTemplate::load(folder);
   ASSERT_TRUE(chat.ok()) << chat.error().message;
   const Result<std::unique_ptr<Tokenizer>> tokenizer = Tokenizer::load(folder);

@@ -94,8 +94,7 @@ class TokenizerGolden : public testing::TestWithParam<std::string> {
     const fs::path folder = tokenizer_folder(GetParam());
     const fs::path fixture = kGolden / (GetParam() + ".json");
     if (!fs::exists(fixture)) GTEST_SKIP() << "no recorded ids in " << fixture;
-    if (folder.empty() || !fs::exists(folder))
-      GTEST_SKIP() << "tokenizer absent; run scripts/fetch-test-data";
+    if (folder.empty() || !fs::exists(folder)) GTEST_SKIP() << "tokenizer absent; run scripts/setup";
     auto loaded = Tokenizer::load(folder);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     tokenizer_ = std::move(*loaded);
@@ -156,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Families, TokenizerGolden,
 // A few facts of the real thing, known without any record.
 TEST(DeepSeekV3, its_own_tokenizer_loads_and_behaves) {
   const fs::path folder = deepseek_v3_folder();
-  if (folder.empty()) GTEST_SKIP() << "DeepSeek-V3's tokenizer is absent; run scripts/fetch-test-data";
+  if (folder.empty()) GTEST_SKIP() << "DeepSeek-V3's tokenizer is absent; run scripts/setup";
   const auto loaded = Tokenizer::load(folder);
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
   const Tokenizer& tokenizer = **loaded;

