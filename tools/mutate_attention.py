@@ -41,6 +41,7 @@ MUTANTS = {
     "wide: tail zeros": ("cuda_sm90/wide_attend.cuh", "if (live < Config::kTokens) zero_tail(i, live);", "", True),
     "wide: box is free": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.empty[slot], phase ^ 1);", "", True),
     "wide: box is full": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.full[first + b], parity);", "", True),
+    "wide: values are added": ("cuda_sm90/wide_attend.cuh", "ptx::wgmma_wait<kPending>();", "", True),
     "wide: query is free": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.query_empty, requests_ % 2 ^ 1);", "", True),
     "wide: query is there": ("cuda_sm90/wide_attend.cuh", "ptx::mbarrier_wait(&small_.query_full, requests_ % 2);", "", True),
     "wide: no lane late": ("cuda_sm90/wide_attend.cuh", "__syncwarp();  // no lane waits for this query any more", "", True),

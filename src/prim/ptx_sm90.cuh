@@ -153,13 +153,6 @@ __device__ inline void tma_load_3d(void* shared, const CUtensorMap* map, int x, 
       : "memory");
 }
 
-// Brings the box of 64 x as many rows as the map says into L2; coordinates outside of the tensor do no harm.
-__device__ inline void prefetch_box(const CUtensorMap* map, int x, int y, int z) {
-  asm volatile("cp.async.bulk.prefetch.tensor.3d.L2.global [%0, {%1, %2, %3}];" ::"l"(map), "r"(x), "r"(y),
-               "r"(z)
-               : "memory");
-}
-
 // The same of a rank-4 tensor, its lines to stay in L2 as others do.
 __device__ inline void tma_load_4d(void* shared, const CUtensorMap* map, int x, int y, int z, int w,
                                    uint64_t* barrier) {
@@ -225,6 +218,13 @@ __device__ inline void wgmma_commit() { asm volatile("wgmma.commit_group.sync.al
 template <int kPending>
 __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// x, but the compiler does not know that it is: what depends on it is computed where it is used, instead of
+// early and kept for want of registers in memory.
+__device__ inline uint64_t opaque(uint64_t x) {
+  asm volatile("" : "+l"(x));
+  return x;
 }
 
 // Keeps the compiler from moving uses of accumulators across a wait.

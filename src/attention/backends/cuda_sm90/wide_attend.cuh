@@ -10,8 +10,6 @@ namespace latent::attention::cuda {
 
 // --- The feeder ---
 
-inline constexpr int kAhead = 2;  // tiles between the one that is copied and the one that is brought into L2
-
 // Boxes of a tile in the order in which they are let go. Pages past the request's last one are neither looked
 // up nor read.
 template <class T, class Config>
@@ -24,8 +22,6 @@ __device__ void WideCta<T, Config>::feed(int first, int last) {
     const int pages = page >= Config::kTokens ? 1 : (live + page - 1) / page;
     const int32_t id = lane_ < pages ? table[token / page + lane_] : 0;
     const int y = token % page;
-    if (p_.num_row_tiles == 1 && page >= Config::kTokens && i + kAhead < last - first)
-      prefetch_tile(table, first + i + kAhead);
     if (Config::kRopeBoxes > 0) feed_box(slot(i), phase(i), Config::kRank, y, pages, id);
     for (int half = 0; half < 2; ++half)
       for (int b = 0; b < Config::kHalfBoxes; ++b)
@@ -33,16 +29,6 @@ __device__ void WideCta<T, Config>::feed(int first, int last) {
                  ((half ^ (i % 2)) * Config::kHalfBoxes + b) * Config::kBoxColumns, y, pages, id);
   }
   tiles_before_ += last - first;
-}
-
-// Into L2, so that its copy, which has to wait for room, does not wait for memory as well. Pays where memory
-// is what bounds, with one tile of rows; with more of them it was slower.
-template <class T, class Config>
-__device__ void WideCta<T, Config>::prefetch_tile(const int32_t* table, int tile) {
-  const int token = tile * Config::kTokens;
-  if (lane_ < Config::kBoxes)
-    ptx::prefetch_box(map_, lane_ * Config::kBoxColumns, token % p_.page_tokens,
-                      table[token / p_.page_tokens]);
 }
 
 template <class T, class Config>
@@ -111,7 +97,7 @@ template <class T, class Config>
 template <int kFirst, int kEnd>
 __device__ void WideCta<T, Config>::score(float (&s)[Config::kScores], int i) {
   const int first = slot(i), parity = phase(i);
-  const uint64_t query = ptx::matrix_descriptor(query_);
+  const uint64_t query = ptx::opaque(ptx::matrix_descriptor(query_));
 #pragma unroll
   for (int b = kFirst; b < kEnd; ++b) {
     const int v = b - Config::kRopeBoxes;  // the owner's half of the values, then the other one
@@ -265,11 +251,12 @@ __device__ void WideCta<T, Config>::let_go_of_query() {
   if (lane_ == 0) ptx::mbarrier_arrive(&small_.query_empty);
 }
 
-// The other group's tile i, waited for, with whatever is under way.
+// Lets the boxes with this group's values of tile i go when at most kPending batches of products are under
+// way, those asked for after these values.
 template <class T, class Config>
-__device__ void WideCta<T, Config>::finish_other_values(int i) {
-  add_other_values(i);
-  ptx::wgmma_wait<0>();
+template <int kPending>
+__device__ void WideCta<T, Config>::finish_values(int i) {
+  ptx::wgmma_wait<kPending>();
   ptx::pin(out_);
   release(half_slot(i, group()), Config::kHalfBoxes);
 }
@@ -308,27 +295,32 @@ __device__ void WideCta<T, Config>::attend(int first, int last) {
       score<0, Config::kBoxes>(s, mine);
       ptx::wgmma_wait<0>();
       ptx::pin(s);
-      if (mine == 1) finish_other_values(0);
+      if (mine == 1) {
+        add_other_values(0);
+        finish_values<0>(0);
+      }
       finish_scores(s, mine, first, count, w);
     }
     for (int i = mine;; i += 2) {
       publish(w);
       add_own_values(w, i);
-      ptx::wgmma_wait<0>();
-      ptx::pin(out_);
-      release(half_slot(i, mine), Config::kHalfBoxes);
+      finish_values<0>(i);
       if (i + 2 >= count) break;
       float s[Config::kScores];
       score<0, kEarly>(s, i + 2);
-      finish_other_values(i + 1);
-      ptx::pin(s);
-      score<kEarly, Config::kBoxes>(s, i + 2);
+      add_other_values(i + 1);
+      score<kEarly, kEarly + 1>(s, i + 2);  // for the tensor cores, while boxes are let go
+      finish_values<1>(i + 1);
+      score<kEarly + 1, Config::kBoxes>(s, i + 2);
       finish_scores(s, i + 2, first, count, w);
     }
   } else {
     let_go_of_query();
   }
-  if (count % 2 == mine) finish_other_values(count - 1);
+  if (count % 2 == mine) {
+    add_other_values(count - 1);
+    finish_values<0>(count - 1);
+  }
   tiles_before_ += count;
 }
 

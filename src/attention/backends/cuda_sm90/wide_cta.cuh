@@ -136,7 +136,6 @@ class WideCta {
   // The feeder and its companions.
   __device__ void feed(int first, int last);
   __device__ void feed_box(int slot, int phase, int column, int y, int pages, int32_t id);
-  __device__ void prefetch_tile(const int32_t* table, int tile);
   __device__ void load_query();
   __device__ void load_query_rope(int first, int end, int live, int64_t at);
 
@@ -162,7 +161,8 @@ class WideCta {
   __device__ void finish_scores(float (&s)[Config::kScores], int i, int first, int count, Weights& w);
   template <int kFirst, int kEnd>
   __device__ void score(float (&s)[Config::kScores], int i);
-  __device__ void finish_other_values(int i);
+  template <int kPending>
+  __device__ void finish_values(int i);
   __device__ void soften(float (&s)[Config::kScores], int tile, Weights& w);
   __device__ void mask(float (&s)[Config::kScores], int tile) const;
   __device__ void zero_tail(int i, int live);

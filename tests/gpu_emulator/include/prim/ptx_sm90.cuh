@@ -39,7 +39,6 @@ inline void tma_load_4d(void* shared, const CUtensorMap* map, int x, int y, int 
   from_w.base += w * map->strides[0];
   emulator::load_box(shared, from_w, x, z, y, barrier);
 }
-inline void prefetch_box(const CUtensorMap*, int, int, int) {}
 inline void fence_async_shared() {}
 
 template <int kThreads>
@@ -75,6 +74,7 @@ template <int kPending>
 void wgmma_wait() {
   emulator::wait_for_products(kPending);
 }
+inline uint64_t opaque(uint64_t x) { return x; }
 template <int kCount>
 void pin(float (&)[kCount]) {}
 
