@@ -59,7 +59,8 @@ Result<Totals> measure(OpenModel& open, const std::string& text, int window) {
     std::vector<int32_t> window_ids(num_lead + end - begin, bos.value_or(0));
     std::copy(ids.begin() + static_cast<long>(begin), ids.begin() + static_cast<long>(end),
               window_ids.begin() + static_cast<long>(num_lead));
-    if (Status s = add_window(open, window_ids, totals); !s) return s.error();
+    if (Status s = add_window(open, window_ids, totals); !s)
+      return s.error().with_context(fmt::format("the window at token {} of {}", begin, ids.size()));
     bar.update(static_cast<int64_t>(end), static_cast<int64_t>(ids.size()));
   }
   if (bos) totals.bytes = static_cast<int64_t>(text.size());  // every token is scored

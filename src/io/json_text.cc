@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "io/json_text.h"
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -53,9 +55,14 @@ class Checker : public nlohmann::json_sax<Json> {
   std::string problem_;
 };
 
+Error cannot_open(const std::filesystem::path& path) {
+  return make_error(ErrorCode::kNotFound, "cannot open {}: {}", path.string(), std::strerror(errno));
+}
+
 // A pipe or a device, which cannot say how long it is.
 Result<std::string> read_stream(const std::filesystem::path& path, int64_t max_bytes) {
   std::ifstream file(path, std::ios::binary);
+  if (!file) return cannot_open(path);
   std::string text;
   std::vector<char> part(64 << 10);
   while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
@@ -91,6 +98,7 @@ Result<std::string> read_text_file(const std::filesystem::path& path, int64_t ma
                       max_bytes);
   std::string text(static_cast<size_t>(size), '\0');
   std::ifstream file(path, std::ios::binary);
+  if (!file) return cannot_open(path);
   if (!file.read(text.data(), size)) return make_error(ErrorCode::kIo, "cannot read {}", path.string());
   return text;
 }

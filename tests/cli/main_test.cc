@@ -122,6 +122,7 @@ TEST_F(MainCommand, whatever_is_wrong_is_said_and_has_its_exit_code) {
       {{"inspect", model(), "--format", "svg"}, 2, {"--format requires --graph"}},
       {{"inspect", model(), "--before-passes"}, 2, {"--before-passes requires --graph"}},
       {{"inspect", model(), "--graph", "decode", "--json"}, 2, {"--json excludes --graph"}},
+      {{"bench", "attention", "--backend", "cpu", "--pool-gb", "1000"}, 1, {"--pool-gb", "free"}},
       {{"completion", "tcsh"}, 2, {"tcsh"}},
   };
   for (const BadCase& c : cases) {

@@ -2,6 +2,7 @@
 #include "io/json_text.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <thread>
@@ -54,6 +55,16 @@ TEST(ReadTextFile, reads_pipes_and_devices_up_to_the_limit) {
   std::thread writer([&] { std::ofstream(pipe) << text; });
   EXPECT_EQ(read_text_file(pipe, 1 << 20).value(), text);
   writer.join();
+}
+
+TEST(ReadTextFile, a_file_that_may_not_be_read_is_named_with_the_reason) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  const testing::TempFolder folder;
+  const auto path = folder.write("secret", "x");
+  ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  const Error error = read_text_file(path, 10).error();
+  EXPECT_EQ(error.code, ErrorCode::kNotFound);
+  EXPECT_NE(error.message.find("Permission denied"), std::string::npos) << error.message;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <random>
 #include <thread>
 
+#include "base/available_memory.h"
 #include "base/parallel.h"
 #include "cli/attention_bench/machine.h"
 #include "cli/ceilings.h"
@@ -38,12 +39,13 @@ class HostMachine final : public Machine {
     const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
     return bytes > 0 ? static_cast<size_t>(bytes) : size_t{32} << 20;
   }
-  size_t memory_bytes() const override {
-    return static_cast<size_t>(sysconf(_SC_AVPHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  }
+  size_t memory_bytes() const override { return static_cast<size_t>(available_memory_bytes()); }
   double product_rate() const override { return 0; }
 
   Result<std::shared_ptr<std::byte>> allocate(size_t num_bytes) override {
+    if (num_bytes > memory_bytes())
+      return make_error(ErrorCode::kExhausted, "{} bytes are wanted, and {} are free", num_bytes,
+                        memory_bytes());
     Result<HostBuffer> buffer = HostBuffer::create(num_bytes);
     if (!buffer) return buffer.error();
     auto owner = std::make_shared<HostBuffer>(*std::move(buffer));
