@@ -96,6 +96,7 @@ nlohmann::json subject_json(const Subject& s, const ModelSummary& summary) {
           {"experts_per_token", c.moe.router.top_k},
           {"softmax_scale", c.softmax_scale},
           {"checkpoint_dtype", to_string(c.checkpoint_dtype)},
+          {"fp8_block", {c.quant.block_rows, c.quant.block_cols}},
           {"activation_dtype", to_string(s.activation)},
           {"kv_cache_dtype", to_string(runtime::cache_dtype(s.activation, s.options))},
           {"parameters", summary.parameters},
@@ -126,8 +127,11 @@ void print_subject(const Subject& s, const ModelSummary& summary) {
   if (c.moe.num_experts > 0)
     fmt::print("experts        {} routed, {} a token, {} shared; width {}\n", c.moe.num_experts,
                c.moe.router.top_k, c.moe.num_shared_experts, c.moe.expert_inter);
-  fmt::print("types          checkpoint {}, activations {}, cache {}\n", to_string(c.checkpoint_dtype),
-             to_string(s.activation), to_string(runtime::cache_dtype(s.activation, s.options)));
+  const std::string blocks = c.quant.block_rows > 0 ? fmt::format(" (matrices fp8 in blocks of {} x {})",
+                                                                  c.quant.block_rows, c.quant.block_cols)
+                                                    : "";
+  fmt::print("types          checkpoint {}{}, activations {}, cache {}\n", to_string(c.checkpoint_dtype),
+             blocks, to_string(s.activation), to_string(runtime::cache_dtype(s.activation, s.options)));
   fmt::print("parameters     {:.1f} M, {:.1f} M active a token\n\n",
              static_cast<double>(summary.parameters) * 1e-6,
              static_cast<double>(summary.active_parameters) * 1e-6);

@@ -68,9 +68,10 @@ int64_t bytes_per_token(const runtime::Engine& engine, const runtime::RequestSta
 void print_timings(const Timings& t) {
   fmt::print(stderr, "\nload {:.2f} s · prompt {} tokens, {:.1f} tokens/s", t.load_seconds,
              t.stats.prompt_tokens, t.prefill_tokens_per_second());
-  fmt::print(stderr, " · answer {} tokens, {:.1f} tokens/s\n", t.stats.generated_tokens,
-             t.decode_tokens_per_second());
-  if (t.stats.generated_tokens > 1)
+  const bool decoded = t.stats.generated_tokens > 1;  // the first token is the prompt's
+  fmt::print(stderr, " · answer {} tokens{}\n", t.stats.generated_tokens,
+             decoded ? fmt::format(", {:.1f} tokens/s", t.decode_tokens_per_second()) : "");
+  if (decoded)
     fmt::print(stderr, "a token reads {:.2f} MiB of weights and cache: {:.2f} GB/s",
                static_cast<double>(t.bytes_per_token) / (1 << 20), t.decode_bytes_per_second() * 1e-9);
   const std::optional<double> share = t.share();
@@ -82,7 +83,7 @@ void print_timings(const Timings& t) {
     if (*share > 1)
       log(LogLevel::kError, "a share above 100 %: the ceiling was not reached by its own loops");
   }
-  if (t.stats.generated_tokens > 1) fmt::print(stderr, "\n");
+  if (decoded) fmt::print(stderr, "\n");
   fmt::print(stderr, "{}\n", memory_text(t.memory));
 }
 

@@ -22,6 +22,9 @@ TEST_F(InspectCommand, inspect_says_what_a_model_is_without_reading_its_weights)
   const Json v3 = parse(run_latent({"inspect", "--shape", "v3", "--json"}).out);
   EXPECT_NEAR(v3["parameters"].get<double>(), 671e9, 1e9) << "DeepSeek-V3 without its MTP layer";
   EXPECT_NEAR(v3["active_parameters"].get<double>(), 37e9, 1e9);
+  EXPECT_EQ(v3["fp8_block"], (Json{128, 128}));
+  EXPECT_TRUE(contains(run_latent({"inspect", "--shape", "v3"}).out, "fp8 in blocks of 128 x 128"));
+  EXPECT_EQ(facts["fp8_block"], (Json{0, 0}));
   for (const char* shape : {"v2-lite", "kimi-k2", "glm-4.7-flash", "minicpm3"}) {
     const Outcome table = run_latent({"inspect", "--shape", shape});
     EXPECT_EQ(table.exit_code, 0) << table.err;
