@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/chat.h"
 
-#include <fmt/core.h>
-
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cli/generate.h"
 #include "cli/interrupt.h"
+#include "cli/say.h"
 #include "text/chat_template.h"
 
 namespace latent::cli {
@@ -83,7 +82,7 @@ int converse(OpenModel& open, const std::string& model_folder, const std::string
   if (!system.empty()) chat->add("system", system);
   for (std::string line;;) {
     catch_interrupts(/*end_reads=*/true);
-    fmt::print(stderr, "> ");
+    say("> ");
     if (!std::getline(std::cin, line)) break;
     if (line.empty()) continue;
     catch_interrupts();
@@ -92,7 +91,7 @@ int converse(OpenModel& open, const std::string& model_folder, const std::string
     if (!answer_turn(*open.engine, *chat, request)) chat->remove_last();
     if (std::ferror(stdout) != 0) return kRunError;  // answer_turn has said so
   }
-  fmt::print(stderr, "\n");
+  say("\n");
   return interrupted() ? kCancelled : kOk;
 }
 

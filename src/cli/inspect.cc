@@ -9,6 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/json_file.h"
 #include "cli/open_model.h"
+#include "cli/say.h"
 #include "cli/shapes.h"
 #include "cli/summary.h"
 #include "graph/pipeline.h"
@@ -60,8 +61,8 @@ Result<graph::Graph> make_graph(const Subject& subject, ops::AttentionForm form,
       graph, {.form = form, .poison = subject.options.poison, .disabled = subject.options.disabled_passes});
   if (!passes) return passes.error();
   for (const graph::PassReport& pass : *passes)
-    fmt::print(stderr, "pass {:<22} {}\n", pass.name,
-               pass.disabled ? "off" : fmt::format("{} matches, {:.0f} us", pass.matches, pass.us));
+    say("pass {:<22} {}\n", pass.name,
+        pass.disabled ? "off" : fmt::format("{} matches, {:.0f} us", pass.matches, pass.us));
   return graph;
 }
 

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The program: environment, command line, command, exit code.
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <new>
 #include <system_error>
+#include <tuple>
 
 #include "base/env.h"
 #include "base/log.h"
@@ -48,6 +51,13 @@ Examples:
   latent score models/tiny --text page.txt --logits out.safetensors
   latent inspect --shape v3
 )";
+
+// What was closed when we were started gets a file that refuses to be used: otherwise the next file opened, a
+// result perhaps, would take the number 2 and be sent what is said on stderr.
+void keep_standard_files() {
+  for (int fd = 0; fd <= 2; ++fd)
+    if (fcntl(fd, F_GETFD) == -1) std::ignore = open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
 
 int flush_stdout(int code) {
   const bool ok = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
@@ -113,6 +123,7 @@ int parse_and_run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace latent;
+  cli::keep_standard_files();
   if (const Status s = cli::read_environment(); !s) return cli::fail(s.error());
   return cli::flush_stdout(cli::parse_and_run(argc, argv));
 }

@@ -6,6 +6,8 @@
 
 #include <cstdio>
 
+#include "cli/say.h"
+
 namespace latent::cli {
 namespace {
 
@@ -24,7 +26,7 @@ ProgressBar::ProgressBar(std::string label, bool unit_bytes)
       last_draw_(start_) {}
 
 ProgressBar::~ProgressBar() {
-  if (drawn_ && terminal_) fmt::print(stderr, "\r\033[K");
+  if (drawn_ && terminal_) say("\r\033[K");
 }
 
 void ProgressBar::update(int64_t done, int64_t total) {
@@ -39,13 +41,13 @@ void ProgressBar::update(int64_t done, int64_t total) {
   const int quarter = static_cast<int>(4 * done / total);
   if (quarter <= last_quarter_) return;
   last_quarter_ = quarter;
-  fmt::print(stderr, "{}: {} % ({})\n", label_, 25 * quarter, amounts(done, total));
+  say("{}: {} % ({})\n", label_, 25 * quarter, amounts(done, total));
 }
 
 void ProgressBar::draw(int64_t done, int64_t total) {
   const int cells = static_cast<int>(kBarCells * done / total);
-  fmt::print(stderr, "\r{} [{}{}] {}\033[K", label_, std::string(static_cast<size_t>(cells), '#'),
-             std::string(static_cast<size_t>(kBarCells - cells), '.'), amounts(done, total));
+  say("\r{} [{}{}] {}\033[K", label_, std::string(static_cast<size_t>(cells), '#'),
+      std::string(static_cast<size_t>(kBarCells - cells), '.'), amounts(done, total));
   std::fflush(stderr);
   drawn_ = true;
 }

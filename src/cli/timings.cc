@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/peak_memory.h"
+#include "cli/say.h"
 #include "cli/traffic.h"
 
 namespace latent::cli {
@@ -66,25 +67,24 @@ int64_t bytes_per_token(const runtime::Engine& engine, const runtime::RequestSta
 }
 
 void print_timings(const Timings& t) {
-  fmt::print(stderr, "\nload {:.2f} s · prompt {} tokens, {:.1f} tokens/s", t.load_seconds,
-             t.stats.prompt_tokens, t.prefill_tokens_per_second());
+  say("\nload {:.2f} s · prompt {} tokens, {:.1f} tokens/s", t.load_seconds, t.stats.prompt_tokens,
+      t.prefill_tokens_per_second());
   const bool decoded = t.stats.generated_tokens > 1;  // the first token is the prompt's
-  fmt::print(stderr, " · answer {} tokens{}\n", t.stats.generated_tokens,
-             decoded ? fmt::format(", {:.1f} tokens/s", t.decode_tokens_per_second()) : "");
+  say(" · answer {} tokens{}\n", t.stats.generated_tokens,
+      decoded ? fmt::format(", {:.1f} tokens/s", t.decode_tokens_per_second()) : "");
   if (decoded)
-    fmt::print(stderr, "a token reads {:.2f} MiB of weights and cache: {:.2f} GB/s",
-               static_cast<double>(t.bytes_per_token) / (1 << 20), t.decode_bytes_per_second() * 1e-9);
+    say("a token reads {:.2f} MiB of weights and cache: {:.2f} GB/s",
+        static_cast<double>(t.bytes_per_token) / (1 << 20), t.decode_bytes_per_second() * 1e-9);
   const std::optional<double> share = t.share();
   if (share) {
-    fmt::print(stderr,
-               ", {:.1f} % of the {:.1f} GB/s at which this machine reads {:.0f} MiB (best of {} loops: {})",
-               100 * *share, t.ceiling->bytes_per_second * 1e-9,
-               static_cast<double>(t.ceiling->num_bytes) / (1 << 20), t.ceiling->num_forms, t.ceiling->form);
+    say(", {:.1f} % of the {:.1f} GB/s at which this machine reads {:.0f} MiB (best of {} loops: {})",
+        100 * *share, t.ceiling->bytes_per_second * 1e-9,
+        static_cast<double>(t.ceiling->num_bytes) / (1 << 20), t.ceiling->num_forms, t.ceiling->form);
     if (*share > 1)
       log(LogLevel::kError, "a share above 100 %: the ceiling was not reached by its own loops");
   }
-  if (decoded) fmt::print(stderr, "\n");
-  fmt::print(stderr, "{}\n", memory_text(t.memory));
+  if (decoded) say("\n");
+  say("{}\n", memory_text(t.memory));
 }
 
 nlohmann::json timings_json(const Timings& t) {

@@ -195,6 +195,28 @@ TEST_F(MainCommand, a_result_that_cannot_be_written_is_an_error) {
     }
 }
 
+TEST_F(MainCommand, what_is_said_on_stderr_may_get_lost) {
+  const std::string ids = write("three.json", "[1, 2, 3]"), logits = path("l.safetensors");
+  const auto size_of_result = [&](const std::string& sinks) {
+    std::filesystem::remove(logits);
+    const std::string latent = "LATENT_LOG=debug " + std::string(LATENT_BINARY_DIR) + "/latent ";
+    EXPECT_EQ(WEXITSTATUS(std::system((latent + "run " + model() + " --token-ids " + ids + " -n 2 " + sinks +
+                                       " > " + path("run.out"))
+                                          .c_str())),
+              0)
+        << sinks;
+    EXPECT_EQ(WEXITSTATUS(std::system(
+                  (latent + "score " + model() + " --token-ids " + ids + " --logits " + logits + " " + sinks)
+                      .c_str())),
+              0)
+        << sinks;
+    return std::filesystem::file_size(logits);
+  };
+  const auto size = size_of_result("2> /dev/null");
+  for (const char* sinks : {"2> /dev/full", "2>&-", "<&- 2>&-"})
+    EXPECT_EQ(size_of_result(sinks), size) << sinks;
+}
+
 TEST_F(MainCommand, an_answer_ends_at_the_first_token_that_cannot_be_written) {
   const std::string command = std::string(LATENT_BINARY_DIR) + "/latent run " + model() + " --token-ids " +
                               write("three.json", "[1, 2, 3]") + " --ignore-eos -n 200 > /dev/full 2> " +
