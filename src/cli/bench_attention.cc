@@ -18,6 +18,7 @@
 #include "cli/bench_prefill.h"
 #include "cli/bench_report.h"
 #include "cli/exit_code.h"
+#include "cli/interrupt.h"
 #include "cli/json_file.h"
 
 namespace latent::cli {
@@ -191,8 +192,10 @@ class AttentionBench {
     if (!pool) return pool.error().with_context("the pool of cache pages (--pool-gb)");
     pool_ = *std::move(pool);
     measure_read_rate();
-    for (const BenchCase& c : cases)
+    for (const BenchCase& c : cases) {
+      if (interrupted()) break;
       if (Status s = run_case(c); !s) return s.error().with_context(to_string(c));
+    }
     measure_read_rate();
     for (Row& row : rows_) row.floor_seconds = bounds().floor(work_of(row.problem));
     return {};
@@ -215,6 +218,7 @@ class AttentionBench {
   }
 
   Status run_case(const BenchCase& c) {
+    log(LogLevel::kDebug, "{}", to_string(c));
     const Result<InputSets> inputs = InputSets::create(machine_, c, pool_);
     if (!inputs) return inputs.error();
     std::vector<Contestant> contestants;
@@ -234,6 +238,7 @@ class AttentionBench {
     std::vector<BenchCall> calls;
     for (const Contestant& who : contestants) calls.push_back(who.call(*inputs));
     for (const std::string& name : flags_.protocols) {
+      if (interrupted()) break;
       const Protocol protocol = *parse_protocol(name);
       const std::vector<Timing> timings = measure(machine_, calls, inputs->count(), protocol);
       for (size_t i = 0; i < contestants.size(); ++i)
@@ -374,6 +379,7 @@ int bench_attention(const AttentionFlags& flags, const std::vector<const Backend
   const std::unique_ptr<Machine> host = host_machine(flags.threads > 0 ? flags.threads : available_cores());
   Machine& machine = on_device ? *device : *host;
   AttentionBench bench(flags, *backends, machine);
+  catch_interrupts();
   if (const Status s = bench.run(); !s) return fail(s.error());
   if (flags.json) {
     if (const Status s = print_json(bench, machine); !s) return fail(s.error());
@@ -384,6 +390,8 @@ int bench_attention(const AttentionFlags& flags, const std::vector<const Backend
     if (std::isnan(row.difference))
       return fail(make_error(ErrorCode::kNonFinite, "{} left outputs unwritten or not finite at {}",
                              row.backend, to_string(row.problem)));
+  if (interrupted())
+    return fail(make_error(ErrorCode::kCancelled, "interrupted; {} rows were measured", bench.rows().size()));
   return kOk;
 }
 

@@ -43,7 +43,8 @@ constexpr char kFooter[] =
 LATENT_MAX_TOKENS, a switch by 1 or 0; the command line wins.
 
 Exit codes: 0 done; 1 failed at run (memory, non-finite numbers, output); 2 wrong flag, value, id or prompt;
-3 model or input file missing, corrupt or not supported; 130 ended by Ctrl-C (run prints the answer so far).
+3 model or input file missing, corrupt or not supported; 130 ended by Ctrl-C (run prints the answer so far,
+bench attention the rows).
 
 Examples:
   latent run models/tiny --prompt "In the beginning" --max-tokens 100

@@ -55,6 +55,15 @@ TEST_F(BenchAttention, padded_rows_are_written_by_every_backend_alike) {
   EXPECT_EQ(bench({"--padded", "-1"}).exit_code, 2);
 }
 
+TEST_F(BenchAttention, an_interrupt_leaves_the_rows_that_were_measured) {
+  const Outcome run =
+      run_latent_and_interrupt({"bench", "attention", "--heads", "1", "--len", "64,65,66,67", "--backend",
+                                "cpu", "--threads", "1", "--protocol", "burst,warm", "--json"},
+                               "debug: heads", {"LATENT_LOG=debug"});
+  EXPECT_EQ(run.exit_code, 130) << run.err;
+  EXPECT_LT(parse(run.out)["rows"].size(), 8u);
+}
+
 TEST_F(BenchAttention, every_protocol_gives_a_row) {
   const Outcome run = bench({"--heads", "1", "--len", "64", "--backend", "cpu", "--threads", "1",
                              "--protocol", "warm,burst", "--json"});
